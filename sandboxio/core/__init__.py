@@ -1,0 +1,1 @@
+"""The provider-neutral core: values, errors, ports, and the one sandbox handle."""

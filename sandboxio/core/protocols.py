@@ -1,0 +1,280 @@
+"""The public ports: what users hold, and what a third party may implement.
+
+Structural, so that an implementation needs no base class. Type checking is necessary and not
+sufficient: the contract suite is what proves an implementation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from sandboxio.core.models import (
+        Capability,
+        ExecResult,
+        FileInfo,
+        ManagedSandbox,
+        NetworkPolicy,
+        OutputChunk,
+        Resources,
+    )
+    from sandboxio.core.tiers import IsolationTier
+
+
+@runtime_checkable
+class Process(Protocol):
+    """A command started by `stream()`; starts on `async with`, ends at its exit.
+
+    Iterate to receive output as it is written. Order is kept within stdout and within stderr,
+    not between them. A full reader is waited for: output is never dropped.
+
+    Example:
+        async with sb.stream(["pytest", "-q"], timeout=300) as proc:
+            async for chunk in proc:
+                log.write(chunk.data)
+            result = await proc.wait()
+    """
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        """End the command if it still runs, whatever the reason for leaving."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[OutputChunk]:
+        """Yield output; raises `ExecutionTimeout` at the deadline, `SandboxGone`, `LinkLost`."""
+        ...
+
+    async def write(self, data: bytes | str) -> None:
+        """Send bytes (text as UTF-8) to stdin; needs `stream(stdin=True)`."""
+        ...
+
+    async def close_stdin(self) -> None:
+        """Let the command read end of file."""
+        ...
+
+    async def wait(self) -> ExecResult:
+        """Return the end of the command, discarding output not yet read.
+
+        May be called again. Texts are empty and `streamed` is True.
+        """
+        ...
+
+    async def kill(self) -> None:
+        """End the command and every process it started; silent when it has ended."""
+        ...
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit code, or `None` while the command runs."""
+        ...
+
+
+@runtime_checkable
+class AsyncFileSystem(Protocol):
+    """Files inside one sandbox, with the rights of its user.
+
+    Paths are POSIX and belong to the sandbox; relative ones start at the working directory that
+    commands have. Every operation raises `PathNotFound`, `PermissionDenied` or another
+    `FileSystemError`, `SandboxGone`, and `ExecutionTimeout` at the sandbox's timeout.
+    """
+
+    async def read(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
+        """Return the bytes of a file, following links.
+
+        `length=None` reads to the end. At most 256 MiB are returned at once; a longer file
+        raises `FileSystemError`: use `download()` or ranges.
+        """
+        ...
+
+    async def write(self, path: str, data: bytes | str, *, mode: int | None = None) -> None:
+        """Write a file, text as UTF-8; a link is followed, an existing file keeps its mode.
+
+        `mode=None` gives a new file 0644. The directory must exist.
+        """
+        ...
+
+    async def stat(self, path: str) -> FileInfo:
+        """Describe one entry; a link is described itself."""
+        ...
+
+    async def exists(self, path: str) -> bool:
+        """Say whether the path leads to something; False for a dangling link."""
+        ...
+
+    async def ls(self, path: str = ".") -> list[FileInfo]:
+        """List a directory, hidden entries included, sorted by path; names as they are."""
+        ...
+
+    async def mkdir(self, path: str, *, parents: bool = False) -> None:
+        """Make a directory; `parents=True` makes those above and accepts an existing one."""
+        ...
+
+    async def remove(self, path: str, *, recursive: bool = False) -> None:
+        """Remove a file, link or empty directory; `recursive=True` removes a whole tree."""
+        ...
+
+    async def upload(self, local: str | Path, remote: str) -> None:
+        """Copy one file of the host into the sandbox, its execute and read bits included."""
+        ...
+
+    async def download(self, remote: str, local: str | Path) -> None:
+        """Copy one regular file out to exactly `local`, replacing a file or link there.
+
+        Only permission bits without setuid and setgid are carried over. At most 16 GiB.
+        On failure nothing is left at `local`.
+        """
+        ...
+
+
+@runtime_checkable
+class AsyncSandbox(Protocol):
+    """A live sandbox. Leave its `async with` block and it is gone."""
+
+    @property
+    def id(self) -> str:
+        """Unique within its backend."""
+        ...
+
+    @property
+    def capabilities(self) -> Capability:
+        """What this sandbox can do."""
+        ...
+
+    @property
+    def isolation(self) -> IsolationTier:
+        """The verified tier of this sandbox."""
+        ...
+
+    @property
+    def files(self) -> AsyncFileSystem:
+        """Its file system; raises `CapabilityNotSupported` where there is none."""
+        ...
+
+    @property
+    def native(self) -> object:
+        """The provider's own object, outside the stability contract."""
+        ...
+
+    async def run(
+        self,
+        cmd: str | Sequence[str],
+        *,
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        user: str | None = None,
+        stdin: bytes | str | None = None,
+        max_output_bytes: int | None = None,
+    ) -> ExecResult:
+        """Run a command to its end.
+
+        A list reaches the program untouched; a string is read by one `sh -c`. stdin is at end of
+        file unless given. `timeout` is in seconds, `None` inherits the sandbox's. `user` is a
+        name, `"uid"` or `"uid:gid"` of the sandbox; `None` is its own user. Output beyond
+        `max_output_bytes` per stream (`None`: 10 MiB) loses its middle and is marked so.
+
+        Raises:
+            ExecutionTimeout: the time was over; the command and all it started were ended.
+            SandboxGone: the sandbox no longer exists.
+            LinkLost: the connection broke; whether the command ended is unknown.
+            ConfigurationError, CapabilityNotSupported: refused, nothing was run.
+        """
+        ...
+
+    async def run_code(
+        self,
+        code: str,
+        *,
+        language: str = "python",
+        context_id: str | None = None,
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        max_output_bytes: int | None = None,
+    ) -> ExecResult:
+        """Run source code in a fresh interpreter; errors as `run()`.
+
+        The code is in no argument list and no file. `context_id` keeps state between calls and
+        needs `Capability.STATEFUL_CODE`.
+        """
+        ...
+
+    def stream(
+        self,
+        cmd: str | Sequence[str],
+        *,
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        user: str | None = None,
+        stdin: bool = False,
+    ) -> Process:
+        """Return a command to be started by `async with`; nothing to await here."""
+        ...
+
+    async def kill(self) -> None:
+        """Remove the sandbox. Silent when it is gone; safe to call again."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None: ...
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """A source of sandboxes."""
+
+    name: str
+    capabilities: Capability
+    isolation: IsolationTier
+
+    async def create(
+        self,
+        *,
+        template: str | None = None,
+        resources: Resources = ...,
+        network: NetworkPolicy = ...,
+        env: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
+        timeout: float = ...,
+        metadata: Mapping[str, str] | None = None,
+        require_isolation: IsolationTier | None = None,
+        user: str | None = None,
+    ) -> AsyncSandbox:
+        """Provision a sandbox, ready for use and under its policy, or raise."""
+        ...
+
+    async def connect(self, sandbox_id: str) -> AsyncSandbox:
+        """Return a handle on a running sandbox; `ConnectError` for one unknown or dead."""
+        ...
+
+
+@runtime_checkable
+class ReapableBackend(Backend, Protocol):
+    """A backend that can find and remove the sandboxes it made."""
+
+    async def list_managed(
+        self, *, labels: Mapping[str, str] | None = None
+    ) -> list[ManagedSandbox]:
+        """List our sandboxes, ended ones included; `labels` narrows by metadata."""
+        ...
+
+    async def kill_managed(self, sandbox_id: str) -> bool:
+        """Remove one of ours; False when it is gone already, or is not ours."""
+        ...
