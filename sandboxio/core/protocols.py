@@ -254,7 +254,6 @@ class Backend(Protocol):
         secrets: Mapping[str, str] | None = None,
         timeout: float = ...,
         metadata: Mapping[str, str] | None = None,
-        require_isolation: IsolationTier | None = None,
         user: str | None = None,
     ) -> AsyncSandbox:
         """Provision a sandbox, ready for use and under its policy, or raise."""

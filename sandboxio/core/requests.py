@@ -41,7 +41,6 @@ class CreateRequest:
     secrets: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     timeout: float = DEFAULT_TIMEOUT
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
-    require_isolation: IsolationTier | None = None
     user: str | None = None
 
     @classmethod
@@ -55,7 +54,6 @@ class CreateRequest:
         secrets: Mapping[str, str] | None,
         timeout: float,
         metadata: Mapping[str, str] | None,
-        require_isolation: IsolationTier | None,
         user: str | None,
     ) -> CreateRequest:
         return cls(
@@ -66,7 +64,6 @@ class CreateRequest:
             secrets=environment("secrets", secrets),
             timeout=seconds("timeout", timeout),
             metadata=_metadata(metadata),
-            require_isolation=_requirement(require_isolation),
             user=_user(user),
         )
 
@@ -216,8 +213,7 @@ def environment(name: str, value: object) -> dict[str, str]:
         raise ConfigurationError(f"{name} must be a mapping, not {type(value).__name__}.")
     variables = cast("Mapping[object, object]", value)
     return {
-        _variable_name(name, key): _variable_value(name, key, val)
-        for key, val in variables.items()
+        _variable_name(name, key): _variable_value(name, key, val) for key, val in variables.items()
     }
 
 
@@ -291,7 +287,7 @@ def _user(value: object) -> str | None:
     return value
 
 
-def _requirement(value: object) -> IsolationTier | None:
+def requirement(value: object) -> IsolationTier | None:
     if value is None:
         return None
     if not isinstance(value, IsolationTier):

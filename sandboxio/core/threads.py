@@ -7,10 +7,11 @@ nothing an engine creates behind our back is lost.
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -27,6 +28,8 @@ THREADS_VARIABLE = "SBX_DOCKER_THREADS"
 DEFAULT_THREADS = 64
 URGENT_THREADS = 8
 """Threads that only teardown may use, so that it never waits for ordinary calls."""
+URGENT_EXIT_WAIT = 5.0
+"""Seconds the interpreter's exit waits for an urgent call."""
 UNBOUNDED_CALL = 60.0
 """Seconds a call may take when nothing around it sets a deadline."""
 
@@ -37,15 +40,21 @@ _ordinary: RunVar[anyio.CapacityLimiter] = RunVar("sandboxio_threads")
 _urgent: RunVar[anyio.CapacityLimiter] = RunVar("sandboxio_urgent_threads")
 
 
+_unfinished: set[_Job[Any]] = set()
+
+
 async def run(
     call: Callable[[], T], *, urgent: bool = False, late: Callable[[T], None] | None = None
 ) -> T:
     """Call a blocking function in a worker thread and return what it returns.
 
     `late` is called, in the thread that made it, with a result nobody waits for any more.
+    An `urgent` call always gets a thread, and the interpreter's exit waits for it.
     """
     left = anyio.current_effective_deadline() - anyio.current_time()
     job = _Job(call, late, min(left, 86_400.0) if left != float("inf") else UNBOUNDED_CALL)
+    if urgent:
+        _outlive(job)
     try:
         return await anyio.to_thread.run_sync(
             job, abandon_on_cancel=True, limiter=_limiter(urgent=urgent)
@@ -53,6 +62,10 @@ async def run(
     except anyio.get_cancelled_exc_class():
         job.abandon()
         raise
+    except RuntimeError:
+        if job.begun:
+            raise
+        return job()  # the interpreter is shutting down and starts no more threads
 
 
 class _Job(Generic[T]):
@@ -67,9 +80,19 @@ class _Job(Generic[T]):
         self._lock = threading.Lock()
         self._abandoned = False
         self._results: list[T] = []
+        self.begun = False
+        self.ended = threading.Event()
 
     def __call__(self) -> T:
+        self.begun = True
         remaining_time.set(max(0.1, self._seconds))
+        try:
+            return self._run()
+        finally:
+            _unfinished.discard(self)
+            self.ended.set()
+
+    def _run(self) -> T:
         result = self._call()
         with self._lock:
             self._results.append(result)
@@ -84,10 +107,25 @@ class _Job(Generic[T]):
             finished = bool(self._results)
         if finished:
             threading.Thread(target=self._dispose, daemon=True, name="sandboxio-late").start()
+        if not self.begun:
+            _unfinished.discard(self)
 
     def _dispose(self) -> None:
         if self._late is not None:
             self._late(self._results[0])
+
+
+def _outlive(job: _Job[Any]) -> None:
+    if not _unfinished:
+        atexit.unregister(_finish)
+        atexit.register(_finish)
+    _unfinished.add(job)
+
+
+def _finish() -> None:
+    """Let teardown that an interrupt left behind come to its end."""
+    for job in tuple(_unfinished):
+        job.ended.wait(URGENT_EXIT_WAIT)
 
 
 def _limiter(*, urgent: bool) -> anyio.CapacityLimiter:

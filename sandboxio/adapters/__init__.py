@@ -1,0 +1,1 @@
+"""Adapters: one provider each, imported on first use."""

@@ -1,0 +1,282 @@
+"""Containers: what is asked of the engine, and whether it did that."""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+import time
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sandboxio.adapters._docker_image import ImageFacts, User
+from sandboxio.core import owner
+from sandboxio.core.errors import (
+    CapabilityNotSupported,
+    ConfigurationError,
+    CreationError,
+    UnenforcedLimitWarning,
+)
+from sandboxio.guest.probe import FIRST_PROCESS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sandboxio.core.requests import CreateRequest
+
+NAME_PREFIX = "sandboxio-"
+PREFIX = "io.sandboxio."
+WORKDIR = "/work"
+HOME = "/home/sandbox"
+SANDBOX_UID = 10001
+DEFAULT_CPU = 1.0
+DEFAULT_MEMORY_MB = 512
+PIDS_LIMIT = 512
+_OOM_SCORE = 500
+_MIB = 1024 * 1024
+_HOSTS = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
+_ID = re.compile(r"[0-9a-f]{16}\Z")
+
+
+class Limits(NamedTuple):
+    """The caps of a container, in the engine's units."""
+
+    memory: int
+    nano_cpus: int
+    pids: int
+
+
+def limits_for(request: CreateRequest) -> Limits:
+    memory = request.resources.memory_mb or DEFAULT_MEMORY_MB
+    cpu = request.resources.cpu or DEFAULT_CPU
+    return Limits(memory * _MIB, int(cpu * 1_000_000_000), PIDS_LIMIT)
+
+
+def refuse(request: CreateRequest) -> None:
+    """Refuse what this adapter cannot enforce, before anything is pulled or made."""
+    network, resources = request.network, request.resources
+    if network.allow:
+        raise CapabilityNotSupported(
+            "Docker cannot enforce an egress allowlist: EGRESS_ALLOWLIST is not declared.",
+            hint="Bring the data in with sb.files.upload(), or bake it into the image.",
+        )
+    if network.egress == "learn":
+        raise CapabilityNotSupported("Docker cannot record egress: egress='learn' is not offered.")
+    if network.ingress_ports:
+        raise CapabilityNotSupported(
+            "Docker sandboxes publish no ports: TUNNELS is not declared.",
+            hint="Talk to the program through sb.stream(stdin=True).",
+        )
+    if resources.disk_mb is not None:
+        raise CapabilityNotSupported(
+            "Docker cannot cap the disk of a container: Resources(disk_mb=) would not apply.",
+        )
+    if resources.gpu is not None:
+        raise CapabilityNotSupported("GPU is not declared: Resources(gpu=) would not apply.")
+
+
+def labels_for(sandbox_id: str, request: CreateRequest, image: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels of a container; labels of ours that the image carries are emptied."""
+    labels = {name: "" for name in image if name.startswith(PREFIX)}
+    labels |= {f"{PREFIX}meta.{key}": value for key, value in request.metadata.items()}
+    labels |= {f"{PREFIX}owner.{key}": value for key, value in owner.owner().items()}
+    labels |= {
+        f"{PREFIX}managed": "true",
+        f"{PREFIX}name": sandbox_id,
+        f"{PREFIX}session": owner.session(),
+        f"{PREFIX}timeout": f"{request.timeout:g}",
+        f"{PREFIX}user": request.user or "",
+    }
+    return labels
+
+
+def is_ours(name: str, labels: Mapping[str, str]) -> bool:
+    """Say whether a container is a sandbox of ours: labels are inherited, names are not."""
+    sandbox_id = labels.get(f"{PREFIX}name", "")
+    return (
+        labels.get(f"{PREFIX}managed") == "true"
+        and _ID.match(sandbox_id) is not None
+        and name.removeprefix("/") == NAME_PREFIX + sandbox_id
+    )
+
+
+def metadata_of(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the caller's metadata as the labels hold it."""
+    start = f"{PREFIX}meta."
+    return {
+        key.removeprefix(start): value for key, value in labels.items() if key.startswith(start)
+    }
+
+
+def make(
+    client: Any,
+    sandbox_id: str,
+    request: CreateRequest,
+    image: dict[str, Any],
+    user_groups: tuple[int, ...] = (),
+) -> str:
+    """Create the container, not started; blocking. Returns the engine's id of it."""
+    limits = limits_for(request)
+    denied = request.network.egress == "deny"
+    host = client.create_host_config(
+        network_mode="none" if denied else "bridge",
+        init=True,
+        cap_drop=["ALL"],
+        security_opt=["no-new-privileges"],
+        pids_limit=limits.pids,
+        mem_limit=limits.memory,
+        memswap_limit=limits.memory,
+        nano_cpus=limits.nano_cpus,
+        oom_score_adj=_OOM_SCORE,
+        log_config={"Type": "none", "Config": {}},
+        group_add=[str(group) for group in user_groups] or None,
+    )
+    made = client.create_container(
+        image["Id"],
+        name=NAME_PREFIX + sandbox_id,
+        entrypoint=["/bin/sh", "-c", FIRST_PROCESS, "sandboxio"],
+        command=[str(max(1, -int(-request.timeout // 1)))],
+        user="0:0",
+        working_dir="/",
+        network_disabled=denied,
+        labels=labels_for(sandbox_id, request, (image.get("Config") or {}).get("Labels") or {}),
+        host_config=host,
+        use_config_proxy=False,
+    )
+    return str(made["Id"])
+
+
+def sandbox_user(facts: ImageFacts) -> User:
+    """Return who runs commands by default: the image's own unprivileged user, or ours."""
+    name = facts.user.partition(":")[0]
+    if name in ("", "0", "root"):
+        return _our_user(facts)
+    user = resolve_user(facts, facts.user)
+    if user is None:
+        raise CreationError(
+            f"The image's USER {name[:64]!r} is not in its /etc/passwd.",
+            hint="Add the user to the image, or give a number: USER 1000:1000",
+            outcome="not_started",
+        )
+    return _our_user(facts) if user.uid == 0 else user
+
+
+def _our_user(facts: ImageFacts) -> User:
+    known = facts.entry(uid=SANDBOX_UID)
+    taken = facts.entry(name="sandbox")
+    name = known.name if known else "sandboxio" if taken else "sandbox"
+    return User(SANDBOX_UID, SANDBOX_UID, name, HOME)
+
+
+def resolve_user(facts: ImageFacts, spec: str) -> User | None:
+    """Turn a name, `uid` or `uid:gid` into a full user; nothing when a name is unknown."""
+    name, _, group = spec.partition(":")
+    if name.isdecimal():
+        uid = int(name)
+        found = facts.entry(uid=uid) or User(uid, uid, name, HOME if uid else "/root")
+    else:
+        found = facts.entry(name=name) or (User(0, 0, "root", "/root") if name == "root" else None)
+    if found is None or not group:
+        return found if found is None else _housed(facts, found)
+    gid = int(group) if group.isdecimal() else facts.gid(group)
+    return None if gid is None else _housed(facts, replace(found, gid=gid))
+
+
+def _housed(facts: ImageFacts, user: User) -> User:
+    if user.uid == 0 or user.home in facts.directories:
+        return user
+    return User(user.uid, user.gid, user.name, HOME)
+
+
+def caller_user(facts: ImageFacts, spec: str) -> User:
+    """Turn the `user=` of a caller into a full user.
+
+    Raises:
+        ConfigurationError: the image has no such user or group.
+    """
+    user = resolve_user(facts, spec)
+    if user is None:
+        raise ConfigurationError(
+            f"The sandbox has no user {spec!r}.", hint='Give a number, as in user="1000:1000".'
+        )
+    return user
+
+
+def preparation(facts: ImageFacts, user: User, *, hosts: bool) -> bytes:
+    """Return the one archive put into a container before it starts: home, work, accounts."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        _add_directory(archive, WORKDIR, user)
+        if user.home == HOME:
+            if "/home" not in facts.directories:
+                _add_directory(archive, "/home", User(0, 0, "root", "/"))
+            _add_directory(archive, HOME, user)
+        if user.uid == SANDBOX_UID:
+            _add_accounts(archive, facts, user)
+        if hosts:
+            _add_file(archive, "/etc/hosts", _HOSTS)
+    return buffer.getvalue()
+
+
+def _add_accounts(archive: tarfile.TarFile, facts: ImageFacts, user: User) -> None:
+    if facts.entry(uid=user.uid) is None:
+        base = facts.passwd or "root:x:0:0:root:/root:/bin/sh\n"
+        line = f"{user.name}:x:{user.uid}:{user.gid}:sandbox:{user.home}:/bin/sh\n"
+        _add_file(archive, facts.passwd_path, _with_line(base, line))
+    if facts.gid(user.name) is None:
+        base = facts.group or "root:x:0:\n"
+        _add_file(archive, facts.group_path, _with_line(base, f"{user.name}:x:{user.gid}:\n"))
+
+
+def _with_line(text: str, line: str) -> str:
+    return text + ("" if not text or text.endswith("\n") else "\n") + line
+
+
+def _add_directory(archive: tarfile.TarFile, path: str, user: User) -> None:
+    member = tarfile.TarInfo(path.lstrip("/"))
+    member.type, member.mode, member.mtime = tarfile.DIRTYPE, 0o755, int(time.time())
+    member.uid, member.gid = user.uid, user.gid
+    archive.addfile(member)
+
+
+def _add_file(archive: tarfile.TarFile, path: str, content: str) -> None:
+    data = content.encode("utf-8", "surrogateescape")
+    member = tarfile.TarInfo(path.lstrip("/"))
+    member.size, member.mode, member.mtime = len(data), 0o644, int(time.time())
+    archive.addfile(member, io.BytesIO(data))
+
+
+def check_limits(described: dict[str, Any], request: CreateRequest) -> None:
+    """Compare the caps the engine holds with those asked for.
+
+    Raises:
+        CreationError: one of them is not in force.
+    """
+    asked, held = limits_for(request), described.get("HostConfig") or {}
+    for name, wanted, found in (
+        ("memory", asked.memory, held.get("Memory")),
+        ("CPU", asked.nano_cpus, held.get("NanoCpus")),
+        ("process count", asked.pids, held.get("PidsLimit")),
+    ):
+        if wanted != found:
+            raise CreationError(
+                f"The engine did not apply the {name} cap: {wanted} asked, {found} in force.",
+                hint="Use an engine whose kernel and mode support cgroup limits; see docker info",
+                outcome="not_started",
+            )
+    if held.get("MemorySwap") != asked.memory:
+        warnings.warn(
+            "The kernel cannot cap swap: memory beyond the memory cap may be swapped.",
+            UnenforcedLimitWarning,
+            stacklevel=2,
+        )
+
+
+def check_network(described: dict[str, Any], request: CreateRequest) -> None:
+    """Raise unless the engine holds the network mode that was asked for."""
+    mode = (described.get("HostConfig") or {}).get("NetworkMode")
+    if request.network.egress == "deny" and mode != "none":
+        raise CreationError(
+            f"The engine did not apply network deny: its mode is {mode!r}.", outcome="not_started"
+        )

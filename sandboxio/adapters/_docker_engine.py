@@ -1,0 +1,166 @@
+"""Control calls to one engine: docker-py in worker threads, every failure mapped."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sandboxio.adapters import _docker_endpoint
+from sandboxio.adapters._docker_failure import Phase, failure
+from sandboxio.adapters._docker_stream import ByteStream, upgrade
+from sandboxio.adapters._loader import load
+from sandboxio.core import threads
+from sandboxio.core.errors import ConnectError, SandboxError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sandboxio.adapters._docker_endpoint import Endpoint
+    from sandboxio.adapters.docker import DockerConfig
+
+T = TypeVar("T")
+
+_SLACK = 2.0
+"""Seconds a transport may outlast the deadline of its operation, which abandons it anyway."""
+_CONNECT_SECONDS = 5.0
+
+
+class Engine:
+    """One engine, reached lazily; a forked child gets connections of its own."""
+
+    def __init__(self, config: DockerConfig | None = None) -> None:
+        self._config = config
+        self._lock = threading.Lock()
+        self._client: Any = None
+        self._pid = 0
+        self._endpoint: Endpoint | None = None
+        self._runtimes: dict[str, str] | None = None
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the engine is, decided at first use."""
+        if self._endpoint is None:
+            self._endpoint = _docker_endpoint.find(self._config)
+        return self._endpoint
+
+    async def call(
+        self,
+        phase: Phase,
+        action: Callable[[Any], T],
+        *,
+        urgent: bool = False,
+        late: Callable[[T], None] | None = None,
+    ) -> T:
+        """Run `action(client)` in a worker thread; its failures arrive as ours."""
+
+        def act() -> T:
+            with self._mapped(phase):
+                return action(self.client())
+
+        return await threads.run(act, urgent=urgent, late=late)
+
+    async def stream(
+        self, phase: Phase, path: str, body: dict[str, Any] | None = None
+    ) -> tuple[ByteStream, bytes]:
+        """Open a raw stream to the engine, at an API path without its version."""
+        version = await self.api_version()
+        return await upgrade(self.endpoint, phase, f"/v{version}{path}", body)
+
+    async def api_version(self) -> str:
+        client = self._client if self._pid == os.getpid() else None
+        if client is None:
+            client = await self.call("connect", lambda connected: connected)
+        return str(client.api_version)
+
+    async def runtimes(self) -> dict[str, str]:
+        """Return the engine's runtimes and the path of each; asked once."""
+        if self._runtimes is None:
+            info = await self.call("connect", lambda client: client.info())
+            self._runtimes = {
+                str(name): str(entry.get("path", ""))
+                for name, entry in (info.get("Runtimes") or {}).items()
+            }
+        return self._runtimes
+
+    def client(self) -> Any:
+        """Return docker-py's low-level client of this process; may block and raise raw errors."""
+        with self._lock:
+            if self._client is None or self._pid != os.getpid():
+                self._client, self._pid = self._connect(), os.getpid()
+            return self._client
+
+    def _connect(self) -> Any:
+        endpoint = self.endpoint
+        docker: Any = load("docker", backend="docker", extra="docker")
+        budget = threads.thread_budget() + threads.URGENT_THREADS
+        client = _client_class(docker)(
+            base_url=endpoint.url,
+            version="auto",
+            timeout=_CONNECT_SECONDS,
+            tls=_tls(docker, endpoint),
+            max_pool_size=budget,
+            user_agent="sandboxio",
+        )
+        client.timeout = None
+        client.trust_env = False
+        client.connected = True
+        return client
+
+    @contextmanager
+    def _mapped(self, phase: Phase) -> Iterator[None]:
+        docker: Any = load("docker", backend="docker", extra="docker")
+        requests: Any = load("requests", backend="docker", extra="docker")
+        try:
+            yield
+        except SandboxError:
+            raise
+        except docker.errors.APIError as exc:
+            raise failure(phase, exc.status_code, str(exc.explanation or exc)) from exc
+        except (requests.exceptions.RequestException, OSError) as exc:
+            raise self._unreachable(exc) from exc
+        except docker.errors.DockerException as exc:
+            if "Error while fetching server API version" in str(exc):
+                raise self._unreachable(exc) from exc
+            raise failure(phase, None, str(exc)) from exc
+
+    def _unreachable(self, exc: BaseException) -> ConnectError:
+        denied = "permission denied" in str(exc).lower()
+        return ConnectError(
+            "The engine refuses this user." if denied else "The engine does not answer.",
+            hint=(
+                f"Let this user reach {self.endpoint.url}: sudo usermod -aG docker $USER"
+                if denied
+                else self.endpoint.hint
+            ),
+            outcome="unknown",
+        )
+
+
+def _client_class(docker: Any) -> Any:
+    """docker-py's client, with the time its operation has left as each request's timeout."""
+
+    class Client(docker.APIClient):  # type: ignore[misc, name-defined]
+        connected = False
+
+        def send(self, request: Any, **kwargs: Any) -> Any:
+            left = threads.remaining_time.get() + _SLACK
+            if not self.connected:
+                left = min(left, _CONNECT_SECONDS)
+            kwargs["timeout"] = (min(left, _CONNECT_SECONDS), left)
+            return super().send(request, **kwargs)
+
+    return Client
+
+
+def _tls(docker: Any, endpoint: Endpoint) -> Any:
+    if endpoint.tls_directory is None:
+        return False
+    folder = Path(endpoint.tls_directory)
+    return docker.tls.TLSConfig(
+        client_cert=(str(folder / "cert.pem"), str(folder / "key.pem")),
+        ca_cert=str(folder / "ca.pem"),
+        verify=True,
+    )

@@ -1,0 +1,254 @@
+"""Images: the grammar of a reference, bringing one in, and what it says about its users."""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sandboxio.adapters._docker_failure import failure
+from sandboxio.core.errors import ConfigurationError, CreationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sandboxio.adapters._docker_engine import Engine
+
+PullProgress = "Callable[[str], None]"
+
+_DOMAIN = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*(?::[0-9]+)?"
+_COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_REFERENCE = re.compile(
+    rf"(?P<repository>(?:{_DOMAIN}/)?{_COMPONENT}(?:/{_COMPONENT})*)"
+    r"(?P<tag>:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?"
+    r"(?P<digest>@sha256:[0-9a-f]{64})?\Z"
+)
+_FORM = "Write it like python:3.12-slim, registry.example:5000/team/image:1.2 or name@sha256:…"
+_TAR_LIMIT = 1024 * 1024
+_LINK_HOPS = 5
+_DIRECTORY, _LINK = 1 << 31, 1 << 27  # bits of Go's file mode
+
+
+class Reference(NamedTuple):
+    """A parsed image reference; `tag` is a tag or a digest, whichever is more exact."""
+
+    repository: str
+    tag: str
+
+
+def parse_reference(value: str) -> Reference:
+    """Check an image reference; the message does not repeat it, for it may hold credentials.
+
+    Raises:
+        ConfigurationError: it is malformed.
+    """
+    match = _REFERENCE.match(value)
+    if match is None:
+        raise ConfigurationError(
+            f"The image reference is malformed: {_complaint(value)}.", hint=_FORM
+        )
+    exact = match["digest"] or match["tag"] or ":latest"
+    return Reference(match["repository"], exact[1:])
+
+
+def _complaint(value: str) -> str:
+    repository = value.partition("@")[0].rpartition("/")[2].partition(":")[0]
+    if "@" in value and not re.search(r"@sha256:[0-9a-f]{64}\Z", value):
+        return "after '@' there must be a sha256 digest of 64 hexadecimal digits"
+    if value.partition("@")[0].endswith(":"):
+        return "the tag after ':' is empty"
+    if (
+        repository != repository.lower()
+        or value.partition(":")[0] != value.partition(":")[0].lower()
+    ):
+        return "the repository name must be lower case"
+    return "it is not <repository>[:<tag>][@sha256:<digest>]"
+
+
+@dataclass(frozen=True)
+class User:
+    """Who a command runs as: always a uid together with a gid."""
+
+    uid: int
+    gid: int
+    name: str
+    home: str
+
+    @property
+    def spec(self) -> str:
+        return f"{self.uid}:{self.gid}"
+
+
+@dataclass(frozen=True)
+class ImageFacts:
+    """What an image says about itself, read once per image."""
+
+    id: str
+    user: str
+    path: str
+    labels: dict[str, str] = field(default_factory=dict[str, str])
+    passwd: str = ""
+    passwd_path: str = "/etc/passwd"
+    group: str = ""
+    group_path: str = "/etc/group"
+    directories: frozenset[str] = frozenset()
+    """Which of the paths we prepare are directories already."""
+
+    def entry(self, *, uid: int | None = None, name: str | None = None) -> User | None:
+        """Return the image's own user of that uid or name."""
+        for line in self.passwd.splitlines():
+            parts = line.split(":")
+            if len(parts) < 7 or not parts[2].isdecimal() or not parts[3].isdecimal():
+                continue
+            if parts[0] == name or int(parts[2]) == uid:
+                return User(int(parts[2]), int(parts[3]), parts[0], parts[5] or "/")
+        return None
+
+    def gid(self, name: str) -> int | None:
+        """Return the number of a group of the image."""
+        for line in self.group.splitlines():
+            parts = line.split(":")
+            if len(parts) >= 3 and parts[0] == name and parts[2].isdecimal():
+                return int(parts[2])
+        return None
+
+    def groups_of(self, user: User) -> tuple[int, ...]:
+        """Return the user's supplementary groups, as the image lists them."""
+        found = {
+            int(parts[2])
+            for parts in (line.split(":") for line in self.group.splitlines())
+            if len(parts) >= 4 and parts[2].isdecimal() and user.name in parts[3].split(",")
+        }
+        return tuple(sorted(found - {user.gid}))
+
+
+async def bring(
+    engine: Engine,
+    reference: str,
+    *,
+    pull: bool,
+    progress: Callable[[str], None] | None,
+) -> dict[str, Any]:
+    """Return the engine's description of an image, pulling exactly that one when it is absent."""
+    parsed = parse_reference(reference)
+    described = await engine.call("image", lambda client: _inspect(client, reference))
+    if described is None and not pull:
+        raise CreationError(
+            f"The image {reference!r} is not on this engine.",
+            hint=f"docker pull {reference}",
+            outcome="not_started",
+        )
+    if described is None:
+        await engine.call("image", lambda client: _pull(client, parsed, progress))
+        described = await engine.call("image", lambda client: _inspect(client, reference))
+    if described is None:
+        raise CreationError(f"The image {reference!r} was pulled and is not there.")
+    return described
+
+
+def _inspect(client: Any, reference: str) -> dict[str, Any] | None:
+    from docker.errors import ImageNotFound
+
+    try:
+        found: dict[str, Any] = client.inspect_image(reference)
+    except ImageNotFound:
+        return None
+    return found
+
+
+def _pull(client: Any, parsed: Reference, progress: Callable[[str], None] | None) -> None:
+    for event in client.pull(parsed.repository, tag=parsed.tag, stream=True, decode=True):
+        if error := event.get("error"):
+            raise failure("image", None, str(error))
+        if progress is not None and event.get("status"):
+            progress(
+                " ".join(str(event.get(key, "")) for key in ("id", "status", "progress")).strip()
+            )
+
+
+def read_facts(client: Any, container: str, described: dict[str, Any]) -> ImageFacts:
+    """Read, from a container not yet started, what its image says; blocking."""
+    config = described.get("Config") or {}
+    passwd_path, passwd = read_text(client, container, "/etc/passwd")
+    group_path, group = read_text(client, container, "/etc/group")
+    variables = dict(item.partition("=")[::2] for item in config.get("Env") or ())
+    facts = ImageFacts(
+        id=str(described.get("Id", "")),
+        user=str(config.get("User") or ""),
+        path=variables.get("PATH")
+        or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        labels=dict(config.get("Labels") or {}),
+        passwd=passwd,
+        passwd_path=passwd_path,
+        group=group,
+        group_path=group_path,
+    )
+    homes = {
+        entry.home
+        for entry in (facts.entry(name=line.partition(":")[0]) for line in passwd.splitlines())
+        if entry
+    }
+    wanted = {"/work", "/home", "/home/sandbox"} | {home for home in homes if facts.user}
+    found = {path for path in wanted if is_directory(client, container, path)}
+    return ImageFacts(**{**facts.__dict__, "directories": frozenset(found)})
+
+
+def is_directory(client: Any, container: str, path: str) -> bool:
+    """Say whether a path is there; anything but a directory is refused."""
+    stat = _stat(client, container, path)
+    if stat is None:
+        return False
+    if not stat["mode"] & _DIRECTORY:
+        kind = "a link" if stat["mode"] & _LINK else "a file"
+        raise CreationError(
+            f"{path} of the image is {kind}; it must be a directory or absent.",
+            hint=f"Build the image without {path}, or make it a directory.",
+            outcome="not_started",
+        )
+    return True
+
+
+def read_text(client: Any, container: str, path: str) -> tuple[str, str]:
+    """Return where a small text file really is, and its content; empty when it is absent."""
+    for _ in range(_LINK_HOPS):
+        stat = _stat(client, container, path)
+        if stat is None:
+            return path, ""
+        if not stat["mode"] & _LINK:
+            return path, _content(client, container, path)
+        path = str(PurePosixPath(path).parent / str(stat["linkTarget"]))
+    raise CreationError(f"{path} of the image is a chain of links.", outcome="not_started")
+
+
+def _stat(client: Any, container: str, path: str) -> dict[str, Any] | None:
+    import base64
+    import json
+
+    response = client.head(
+        f"{client.base_url}/v{client.api_version}/containers/{container}/archive",
+        params={"path": path},
+    )
+    if response.status_code == 404:
+        return None
+    if response.status_code != 200:
+        raise failure("create", response.status_code, f"looking at {path}")
+    stat: dict[str, Any] = json.loads(
+        base64.b64decode(response.headers["X-Docker-Container-Path-Stat"])
+    )
+    return stat
+
+
+def _content(client: Any, container: str, path: str) -> str:
+    pieces, _ = client.get_archive(container, path)
+    data = b""
+    for piece in pieces:
+        data += piece
+        if len(data) > _TAR_LIMIT:
+            raise CreationError(f"{path} of the image is too large.", outcome="not_started")
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        member = archive.next()
+        content = archive.extractfile(member) if member is not None and member.isreg() else None
+        return "" if content is None else content.read().decode("utf-8", "replace")

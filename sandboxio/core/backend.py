@@ -1,0 +1,171 @@
+"""`DriverBackend`: a driver, wrapped into a full backend."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+from sandboxio.core import requests
+from sandboxio.core.config import DEFAULT_NETWORK, DEFAULT_RESOURCES
+from sandboxio.core.errors import (
+    CapabilityNotSupported,
+    ConfigurationError,
+    CreateTimeout,
+    UnverifiedIsolationWarning,
+)
+from sandboxio.core.mapping import Deadline, DeadlinePassed
+from sandboxio.core.models import DEFAULT_TIMEOUT, Capability
+from sandboxio.core.record import Recorder
+from sandboxio.core.redaction import Redactor
+from sandboxio.core.sandbox import Sandbox
+from sandboxio.core.tiers import IsolationTier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sandboxio.core.driver import Driver, DriverSandbox
+    from sandboxio.core.models import ManagedSandbox, NetworkPolicy, Resources
+    from sandboxio.core.protocols import AsyncSandbox, Backend
+    from sandboxio.core.record import OperationRecord
+
+CONNECT_TIMEOUT = 30.0
+"""Seconds that finding, listing or removing a sandbox may take."""
+
+_warned: set[str] = set()
+
+
+class DriverBackend:
+    """A backend made of a driver; adds what is the same everywhere.
+
+    `on_record` receives the record of every operation when it closes.
+    """
+
+    def __init__(
+        self, driver: Driver, *, on_record: Callable[[OperationRecord], None] | None = None
+    ) -> None:
+        self._driver = driver
+        self._on_record = on_record
+        self.name = driver.name
+        self.capabilities = driver.capabilities
+        self.isolation = driver.isolation
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} {self.isolation.value}>"
+
+    async def create(
+        self,
+        *,
+        template: str | None = None,
+        resources: Resources = DEFAULT_RESOURCES,
+        network: NetworkPolicy = DEFAULT_NETWORK,
+        env: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        metadata: Mapping[str, str] | None = None,
+        user: str | None = None,
+    ) -> Sandbox:
+        request = requests.CreateRequest.build(
+            template=template,
+            resources=resources,
+            network=network,
+            env=env,
+            secrets=secrets,
+            timeout=timeout,
+            metadata=metadata,
+            user=user,
+        )
+        if Capability.NETWORK_POLICY not in self.capabilities:
+            raise CapabilityNotSupported(
+                f"The {self.name} backend cannot enforce any network policy, not even deny."
+            )
+        self._driver.refuse(request)
+        redactor = Redactor(request.secrets.values())
+        with self._recorder("", request.metadata, redactor).operation("create") as record:
+            sandbox = await self._provision(request)
+            record.sandbox_id, record.isolation = sandbox.id, sandbox.isolation
+        return self._handle(sandbox, {**request.env, **request.secrets}, redactor)
+
+    async def connect(self, sandbox_id: str) -> Sandbox:
+        requests.text("sandbox_id", sandbox_id)
+        redactor = Redactor()
+        with self._recorder(sandbox_id, {}, redactor).operation("connect"):
+            sandbox = await self._driver.connect(sandbox_id)
+        return self._handle(sandbox, {}, redactor)
+
+    async def list_managed(
+        self, *, labels: Mapping[str, str] | None = None
+    ) -> list[ManagedSandbox]:
+        return await self._driver.list_managed(dict(labels or {}))
+
+    async def kill_managed(self, sandbox_id: str) -> bool:
+        requests.text("sandbox_id", sandbox_id)
+        with self._recorder(sandbox_id, {}, Redactor()).operation("kill"):
+            return await self._driver.remove_managed(sandbox_id)
+
+    async def _provision(self, request: requests.CreateRequest) -> DriverSandbox:
+        try:
+            return await Deadline(request.timeout).bound(lambda: self._driver.provision(request))
+        except DeadlinePassed:
+            raise CreateTimeout(
+                f"The {self.name} sandbox was not ready within {request.timeout:g} s.",
+                outcome="not_started",
+            ) from None
+
+    def _handle(
+        self, sandbox: DriverSandbox, env: Mapping[str, str], redactor: Redactor
+    ) -> Sandbox:
+        return Sandbox(
+            sandbox,
+            backend=self.name,
+            env=env,
+            redactor=redactor,
+            recorder=self._recorder(sandbox.id, sandbox.metadata, redactor, sandbox.isolation),
+        )
+
+    def _recorder(
+        self,
+        sandbox_id: str,
+        metadata: Mapping[str, str],
+        redactor: Redactor,
+        isolation: IsolationTier = IsolationTier.UNKNOWN,
+    ) -> Recorder:
+        return Recorder(
+            backend=self.name,
+            sandbox_id=sandbox_id,
+            isolation=isolation,
+            metadata=metadata,
+            redactor=redactor,
+            on_record=self._on_record,
+        )
+
+
+def check_claim(name: str, backend: Backend, requirement: IsolationTier | None) -> None:
+    """Refuse, before anything is made, a backend that does not even claim the required tier."""
+    if requirement is not None and not backend.isolation.satisfies(requirement):
+        raise ConfigurationError(
+            f"The {name!r} backend offers {backend.isolation.name} isolation; "
+            f"{requirement.name} is required.",
+            hint="Choose a backend of that tier, or lower require_isolation on purpose.",
+        )
+
+
+async def check_verified(
+    name: str, sandbox: AsyncSandbox, requirement: IsolationTier | None
+) -> None:
+    """Remove and refuse a sandbox whose verified tier is too weak; warn of an unverified one."""
+    tier = sandbox.isolation
+    if requirement is not None and not tier.satisfies(requirement):
+        await sandbox.kill()
+        raise ConfigurationError(
+            f"The {name!r} sandbox was verified as {tier.name}; {requirement.name} is required. "
+            "It was removed before any code ran.",
+            hint="Choose a backend of that tier, or lower require_isolation on purpose.",
+        )
+    if tier is IsolationTier.UNKNOWN and name not in _warned:
+        _warned.add(name)
+        warnings.warn(
+            f"The isolation of {name!r} sandboxes is unverified; "
+            "pass require_isolation= to refuse such sandboxes.",
+            UnverifiedIsolationWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,242 @@
+"""The file system of a sandbox, as callers see it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from sandboxio.core import requests
+from sandboxio.core.errors import ConfigurationError, ExecutionTimeout, FileSystemError
+from sandboxio.core.mapping import Deadline, DeadlinePassed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from sandboxio.core.driver import DriverFiles
+    from sandboxio.core.models import FileInfo
+    from sandboxio.core.record import OperationRecord, Recorder
+
+T = TypeVar("T")
+
+MAX_READ_BYTES = 256 * 1024 * 1024
+"""Most that `read()` returns at once: it holds the whole of it in memory."""
+MAX_DOWNLOAD_BYTES = 16 * 1024 * 1024 * 1024
+"""Most that `download()` writes to the host's disk."""
+_PIECE = 256 * 1024
+
+
+class SandboxFiles:
+    """Files of one sandbox, with the rights of its user; see `protocols.AsyncFileSystem`."""
+
+    def __init__(
+        self, driver: DriverFiles, *, recorder: Recorder, timeout: float, transfers: bool
+    ) -> None:
+        self._driver = driver
+        self._recorder = recorder
+        self._timeout = timeout
+        self._transfers = transfers
+
+    async def read(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
+        where = requests.path("path", path)
+        start, count = _range(offset, length)
+        pieces = _Bounded(MAX_READ_BYTES, "read() returns at most 256 MiB at once.")
+
+        async def act(record: OperationRecord) -> bytes:
+            await self._driver.read(where, offset=start, length=count, sink=pieces.add)
+            record.bytes_out = pieces.size
+            return b"".join(pieces.parts)
+
+        return await self._operation("file_read", where, act)
+
+    async def write(self, path: str, data: bytes | str, *, mode: int | None = None) -> None:
+        where = requests.path("path", path)
+        payload = _payload(data)
+        bits = _mode(mode)
+
+        async def act(record: OperationRecord) -> None:
+            await self._driver.write(where, _one(payload), size=len(payload), mode=bits)
+            record.bytes_in = len(payload)
+
+        await self._operation("file_write", where, act)
+
+    async def stat(self, path: str) -> FileInfo:
+        where = requests.path("path", path)
+        return await self._operation(
+            "file_stat", where, lambda _: self._driver.stat(where, follow=False)
+        )
+
+    async def exists(self, path: str) -> bool:
+        where = requests.path("path", path)
+        return await self._operation("file_exists", where, lambda _: self._driver.exists(where))
+
+    async def ls(self, path: str = ".") -> list[FileInfo]:
+        where = requests.path("path", path)
+        return await self._operation("file_list", where, lambda _: self._driver.ls(where))
+
+    async def mkdir(self, path: str, *, parents: bool = False) -> None:
+        where = requests.path("path", path)
+        await self._operation(
+            "file_mkdir", where, lambda _: self._driver.mkdir(where, parents=parents)
+        )
+
+    async def remove(self, path: str, *, recursive: bool = False) -> None:
+        where = requests.path("path", path)
+        await self._operation(
+            "file_remove", where, lambda _: self._driver.remove(where, recursive=recursive)
+        )
+
+    async def upload(self, local: str | Path, remote: str) -> None:
+        self._require_transfers()
+        where = requests.path("remote", remote)
+
+        async def act(record: OperationRecord) -> None:
+            with await anyio.to_thread.run_sync(_open_source, Path(local)) as source:
+                status = os.fstat(source.fileno())
+                mode = (stat.S_IMODE(status.st_mode) & 0o755) | 0o644
+                await self._driver.write(where, _pieces(source), size=status.st_size, mode=mode)
+                record.bytes_in = status.st_size
+
+        await self._operation("file_upload", where, act)
+
+    async def download(self, remote: str, local: str | Path) -> None:
+        self._require_transfers()
+        where = requests.path("remote", remote)
+
+        async def act(record: OperationRecord) -> None:
+            info = await self._driver.stat(where, follow=True)
+            async with _new_file(Path(local), info.mode & 0o777) as target:
+                sink = _Bounded(
+                    MAX_DOWNLOAD_BYTES, "download() writes at most 16 GiB.", target=target
+                )
+                await self._driver.read(where, offset=0, length=None, sink=sink.add)
+            record.bytes_out = sink.size
+
+        await self._operation("file_download", where, act)
+
+    def _require_transfers(self) -> None:
+        if not self._transfers:
+            from sandboxio.core.errors import CapabilityNotSupported
+
+            raise CapabilityNotSupported("This sandbox does not support UPLOAD_DOWNLOAD.")
+
+    async def _operation(
+        self, event: str, path: str, act: Callable[[OperationRecord], Awaitable[T]]
+    ) -> T:
+        with self._recorder.operation(event, path=path) as record:
+            try:
+                return await Deadline(self._timeout).bound(lambda: act(record))
+            except DeadlinePassed:
+                raise ExecutionTimeout(
+                    f"The file operation did not end within {self._timeout:g} s."
+                ) from None
+
+
+class _Bounded:
+    """Receives pieces up to a limit, in memory or into a file of the host."""
+
+    def __init__(self, limit: int, complaint: str, *, target: IO[bytes] | None = None) -> None:
+        self._limit = limit
+        self._complaint = complaint
+        self._target = target
+        self.size = 0
+        self.parts: list[bytes] = []
+
+    async def add(self, piece: bytes) -> None:
+        self.size += len(piece)
+        if self.size > self._limit:
+            raise FileSystemError(
+                self._complaint, hint="Use read(offset=, length=) for ranges.", outcome="done"
+            )
+        if self._target is None:
+            self.parts.append(piece)
+        else:
+            await anyio.to_thread.run_sync(self._target.write, piece)
+
+
+@contextlib.asynccontextmanager
+async def _new_file(local: Path, mode: int) -> AsyncIterator[IO[bytes]]:
+    """Yield a file that appears at `local`, whole, when the block succeeds, and never otherwise."""
+    target = await anyio.to_thread.run_sync(_open_target, local)
+    try:
+        with target:
+            yield target
+        await anyio.to_thread.run_sync(_publish, Path(target.name), local, mode)
+    except BaseException:
+        Path(target.name).unlink(missing_ok=True)
+        raise
+
+
+def _open_source(local: Path) -> IO[bytes]:
+    try:
+        status = local.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ConfigurationError(f"local {str(local)!r} is not a regular file of this host.")
+        return local.open("rb")
+    except OSError as exc:
+        raise ConfigurationError(
+            f"local {str(local)!r} cannot be read on this host: {exc.strerror}."
+        ) from exc
+
+
+def _open_target(local: Path) -> IO[bytes]:
+    try:
+        if local.is_dir():
+            raise ConfigurationError(f"local {str(local)!r} is a directory of this host.")
+        return tempfile.NamedTemporaryFile(  # noqa: SIM115
+            dir=local.parent, prefix=f".{local.name[:32]}.", suffix=".part", delete=False
+        )
+    except OSError as exc:
+        raise ConfigurationError(
+            f"local {str(local)!r} cannot be written on this host: {exc.strerror}."
+        ) from exc
+
+
+def _publish(part: Path, local: Path, mode: int) -> None:
+    try:
+        part.chmod(mode | stat.S_IRUSR | stat.S_IWUSR)
+        part.replace(local)
+    except OSError as exc:
+        raise ConfigurationError(
+            f"local {str(local)!r} cannot be written on this host: {exc.strerror}."
+        ) from exc
+
+
+async def _pieces(source: IO[bytes]) -> AsyncIterator[bytes]:
+    while piece := await anyio.to_thread.run_sync(source.read, _PIECE):
+        yield piece
+
+
+async def _one(payload: bytes) -> AsyncIterator[bytes]:
+    await anyio.lowlevel.checkpoint()
+    if payload:
+        yield payload
+
+
+def _payload(data: object) -> bytes:
+    if isinstance(data, bytes):
+        return data
+    if isinstance(data, str):
+        return requests.input_bytes(data) or b""
+    raise ConfigurationError(f"data must be bytes or text, not {type(data).__name__}.")
+
+
+def _mode(mode: object) -> int | None:
+    if mode is None:
+        return None
+    if isinstance(mode, bool) or not isinstance(mode, int) or not 0 <= mode <= 0o777:
+        raise ConfigurationError("mode must be permission bits between 0 and 0o777.")
+    return mode
+
+
+def _range(offset: object, length: object) -> tuple[int, int | None]:
+    for name, value in (("offset", offset), ("length", 0 if length is None else length)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise ConfigurationError(f"{name} must be a whole number of at least 0.")
+    return int(str(offset)), None if length is None else int(str(length))

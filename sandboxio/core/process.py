@@ -1,0 +1,241 @@
+"""The one running call: what `stream()` returns and what `run()` is made of."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from sandboxio.core.errors import (
+    CapabilityNotSupported,
+    ConfigurationError,
+    ExecutionTimeout,
+    SandboxError,
+    SandboxGone,
+)
+from sandboxio.core.driver import KillReport
+from sandboxio.core.lifecycle import within_grace
+from sandboxio.core.mapping import Deadline, DeadlinePassed
+from sandboxio.core.models import ExecResult
+from sandboxio.core.requests import input_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from sandboxio.core.driver import ExecChannel, ExitStatus
+    from sandboxio.core.models import OutputChunk
+    from sandboxio.core.record import OperationRecord
+
+T = TypeVar("T")
+
+
+class SandboxProcess:
+    """A command of a sandbox; starts on `async with` and never outlives it."""
+
+    def __init__(
+        self,
+        start: Callable[[], Awaitable[ExecChannel]],
+        *,
+        timeout: float,
+        stdin: bool,
+        operation: AbstractContextManager[OperationRecord],
+        give_up: Callable[[], Awaitable[None]],
+        redact: Callable[[SandboxError], None],
+    ) -> None:
+        self._start = start
+        self._timeout = timeout
+        self._stdin = stdin
+        self._operation = operation
+        self._give_up = give_up
+        self._redact = redact
+        self._entered = False
+        self._channel: ExecChannel | None = None
+        self._record: OperationRecord | None = None
+        self._deadline: Deadline | None = None
+        self._drained = False
+        self._killed: KillReport | None = None
+        self._failure: SandboxError | None = None
+        self._status: ExitStatus | None = None
+        self._bytes = {"stdout": 0, "stderr": 0}
+        self._started = 0.0
+
+    def __repr__(self) -> str:
+        state = "not started"
+        if self._channel is not None:
+            state = "running" if self.returncode is None else f"ended with {self.returncode}"
+        return f"<Process {state}>"
+
+    async def __aenter__(self) -> Self:
+        if self._entered:
+            raise ConfigurationError(
+                "A process can be entered once.", hint="Call sb.stream() again for another run."
+            )
+        self._entered = True
+        self._started = time.perf_counter()
+        self._deadline = Deadline(self._timeout)
+        self._record = self._operation.__enter__()
+        try:
+            self._channel = await self._bounded(self._start)
+        except BaseException as exc:
+            self._operation.__exit__(type(exc), exc, exc.__traceback__)
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        try:
+            await self._end()
+        finally:
+            channel, self._channel = self._channel, None
+            if channel is not None:
+                await within_grace(channel.aclose)
+            self._operation.__exit__(exc_type, exc, tb)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> OutputChunk:
+        chunk = await self._next()
+        if chunk is None:
+            raise StopAsyncIteration
+        return chunk
+
+    async def write(self, data: bytes | str) -> None:
+        channel = self._live()
+        if not self._stdin:
+            raise CapabilityNotSupported(
+                "stdin of this process is at end of file.",
+                hint="Pass stdin=True to sb.stream().",
+            )
+        payload = input_bytes(data) or b""
+        await self._bounded(lambda: channel.send(payload))
+        if self._record is not None:
+            self._record.bytes_in += len(payload)
+
+    async def close_stdin(self) -> None:
+        await self._bounded(self._live().close_stdin)
+
+    async def wait(self) -> ExecResult:
+        if self._failure is not None:
+            raise self._failure
+        if self._status is None:
+            while await self._next() is not None:
+                pass
+        return self._result()
+
+    async def kill(self) -> None:
+        await self._end()
+
+    @property
+    def returncode(self) -> int | None:
+        if self._status is not None:
+            return self._status.exit_code
+        return None if self._killed is None else 137
+
+    @property
+    def timeout(self) -> float:
+        return self._timeout
+
+    def _live(self) -> ExecChannel:
+        if self._channel is None:
+            raise ConfigurationError(
+                "The process is not running.",
+                hint="Use it inside: async with sb.stream(...) as proc:",
+            )
+        return self._channel
+
+    async def _next(self) -> OutputChunk | None:
+        if self._failure is not None:
+            raise self._failure
+        if self._drained:
+            return None
+        channel = self._live()
+        try:
+            chunk = await self._bounded(channel.receive)
+            if chunk is None:
+                self._status = await self._bounded(channel.wait)
+                self._finish(self._status)
+                return None
+        except SandboxError as exc:
+            self._failure = exc
+            raise
+        self._bytes[chunk.stream] += len(chunk.data)
+        return chunk
+
+    def _finish(self, status: ExitStatus) -> None:
+        self._drained = True
+        if self._record is not None:
+            self._record.exit_code = status.exit_code
+            self._record.bytes_out = sum(self._bytes.values())
+
+    def _result(self) -> ExecResult:
+        return ExecResult(
+            exit_code=137 if self._status is None else self._status.exit_code,
+            stdout="",
+            stderr="",
+            results=None if self._status is None else self._status.results,
+            streamed=True,
+            stdout_bytes=self._bytes["stdout"],
+            stderr_bytes=self._bytes["stderr"],
+            duration_ms=int((time.perf_counter() - self._started) * 1000),
+        )
+
+    async def _bounded(self, action: Callable[[], Awaitable[T]]) -> T:
+        if self._deadline is None:
+            raise ConfigurationError("The process is not running.")
+        try:
+            return await self._deadline.bound(action)
+        except SandboxError as exc:
+            self._redact(exc)
+            raise
+        except DeadlinePassed:
+            pass
+        report = await self._end()
+        raise ExecutionTimeout(
+            f"The call did not end within {self._timeout:g} s and was ended.",
+            collateral=report is not None and report.collateral,
+        )
+
+    async def _end(self) -> KillReport | None:
+        """End the call unless it has ended; what cannot be ended takes the sandbox with it."""
+        channel = self._channel
+        if channel is None or self._status is not None or self._killed is not None:
+            return self._killed
+        self._drained = True
+        self._killed = KillReport(complete=False)
+        if isinstance(self._failure, SandboxGone):
+            return self._killed
+        reports: list[KillReport] = []
+
+        async def kill() -> None:
+            reports.append(await channel.kill())
+
+        try:
+            await within_grace(kill)
+        except SandboxError:
+            reports.clear()
+        if reports:
+            self._killed = reports[0]
+        if not self._killed.complete:
+            await self._give_up()
+        return self._killed
+
+
+async def feed(process: SandboxProcess, data: bytes) -> None:
+    """Write all of `data` to a process and close its stdin, beside whoever reads its output.
+
+    A failure shows on the reading side too, which is where it is reported.
+    """
+    try:
+        if data:
+            await process.write(data)
+        await process.close_stdin()
+    except SandboxError:
+        return

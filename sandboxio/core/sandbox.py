@@ -1,0 +1,279 @@
+"""The one sandbox handle: what is the same on every backend lives here, once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+
+from sandboxio.core import requests
+from sandboxio.core.errors import (
+    CapabilityNotSupported,
+    ExecutionTimeout,
+    SandboxError,
+    SandboxGone,
+)
+from sandboxio.core.files import SandboxFiles
+from sandboxio.core.lifecycle import warn_orphaned, within_grace
+from sandboxio.core.models import Capability, ExecResult, PartialOutput
+from sandboxio.core.output import OutputCapture
+from sandboxio.core.process import SandboxProcess, feed
+from sandboxio.core.record import redact_error
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from sandboxio.core.driver import DriverSandbox
+    from sandboxio.core.record import Recorder
+    from sandboxio.core.redaction import Redactor
+    from sandboxio.core.tiers import IsolationTier
+
+
+class Sandbox:
+    """A live sandbox; see `protocols.AsyncSandbox`.
+
+    Example:
+        async with await sandboxio.create() as sb:
+            print((await sb.run_code("print('hello')")).stdout)
+    """
+
+    def __init__(
+        self,
+        driver: DriverSandbox,
+        *,
+        backend: str,
+        env: Mapping[str, str],
+        recorder: Recorder,
+        redactor: Redactor,
+    ) -> None:
+        self._driver = driver
+        self._backend = backend
+        self._env = dict(env)
+        self._recorder = recorder
+        self._redactor = redactor
+        self._gone = False
+
+    def __repr__(self) -> str:
+        state = "gone" if self._gone else "running"
+        flags = "|".join(flag.name or "" for flag in self.capabilities)
+        return f"<Sandbox {self._backend}:{self.id} {self.isolation.value} {state} caps={flags}>"
+
+    @property
+    def id(self) -> str:
+        return self._driver.id
+
+    @property
+    def capabilities(self) -> Capability:
+        return self._driver.capabilities
+
+    @property
+    def isolation(self) -> IsolationTier:
+        return self._driver.isolation
+
+    @property
+    def native(self) -> object:
+        return self._driver.native
+
+    @property
+    def files(self) -> SandboxFiles:
+        self._require(Capability.FILESYSTEM)
+        return SandboxFiles(
+            self._driver.files,
+            recorder=self._recorder,
+            timeout=self._driver.timeout,
+            transfers=Capability.UPLOAD_DOWNLOAD in self.capabilities,
+        )
+
+    async def run(
+        self,
+        cmd: str | Sequence[str],
+        *,
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        user: str | None = None,
+        stdin: bytes | str | None = None,
+        max_output_bytes: int | None = None,
+    ) -> ExecResult:
+        data = requests.input_bytes(stdin)
+        request = self._exec_request(cmd, timeout, env, cwd, user, stdin=data is not None)
+        limit = requests.output_limit(max_output_bytes)
+        process = SandboxProcess(
+            lambda: self._driver.start(request),
+            timeout=request.timeout,
+            stdin=data is not None,
+            operation=self._recorder.operation("exec", argv=request.argv),
+            give_up=self._remove,
+            redact=self._redact,
+        )
+        return await self._collect(process, data, limit)
+
+    async def run_code(
+        self,
+        code: str,
+        *,
+        language: str = "python",
+        context_id: str | None = None,
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        max_output_bytes: int | None = None,
+    ) -> ExecResult:
+        self._require(Capability.RUN_CODE)
+        if context_id is not None:
+            self._require(Capability.STATEFUL_CODE)
+        request = requests.CodeRequest.build(
+            code,
+            language=language,
+            context_id=context_id,
+            timeout=requests.call_timeout(timeout, self._driver.timeout),
+            env=self._environment(env),
+            cwd=cwd,
+        )
+        limit = requests.output_limit(max_output_bytes)
+        process = SandboxProcess(
+            lambda: self._driver.start_code(request),
+            timeout=request.timeout,
+            stdin=False,
+            operation=self._recorder.operation("run_code", code=request.code),
+            give_up=self._remove,
+            redact=self._redact,
+        )
+        return await self._collect(process, None, limit)
+
+    def stream(
+        self,
+        cmd: str | Sequence[str],
+        *,
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        user: str | None = None,
+        stdin: bool = False,
+    ) -> SandboxProcess:
+        self._require(Capability.STREAMING)
+        request = self._exec_request(cmd, timeout, env, cwd, user, stdin=stdin)
+        return SandboxProcess(
+            lambda: self._driver.start(request),
+            timeout=request.timeout,
+            stdin=stdin,
+            operation=self._recorder.operation("stream", argv=request.argv),
+            give_up=self._remove,
+            redact=self._redact,
+        )
+
+    async def kill(self) -> None:
+        with self._recorder.operation("kill"):
+            await self._remove()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        try:
+            await self.kill()
+        except SandboxError:
+            warn_orphaned(self._backend, self.id, self._driver.metadata)
+            if exc is None:
+                raise
+
+    def _exec_request(
+        self,
+        cmd: str | Sequence[str],
+        timeout: float | None,
+        env: Mapping[str, str] | None,
+        cwd: str | None,
+        user: str | None,
+        *,
+        stdin: bool,
+    ) -> requests.ExecRequest:
+        self._require(Capability.RUN_COMMAND)
+        if stdin:
+            self._require(Capability.STDIN)
+        return requests.ExecRequest.build(
+            cmd,
+            timeout=requests.call_timeout(timeout, self._driver.timeout),
+            env=self._environment(env),
+            cwd=cwd,
+            user=user,
+            stdin=stdin,
+        )
+
+    def _environment(self, env: Mapping[str, str] | None) -> dict[str, str]:
+        return {**self._env, **requests.environment("env", env)}
+
+    async def _collect(self, process: SandboxProcess, data: bytes | None, limit: int) -> ExecResult:
+        capture = OutputCapture(limit)
+        async with process:
+            if data is None:
+                error = await self._drain(process, capture)
+            else:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(feed, process, data)
+                    error = await self._drain(process, capture)
+                    tasks.cancel_scope.cancel()
+            if error is not None:
+                raise error
+            end = await process.wait()
+        return ExecResult(
+            exit_code=end.exit_code,
+            stdout=capture.stdout.text(),
+            stderr=capture.stderr.text(),
+            results=end.results,
+            stdout_bytes=end.stdout_bytes,
+            stderr_bytes=end.stderr_bytes,
+            stdout_truncated=capture.stdout.truncated,
+            stderr_truncated=capture.stderr.truncated,
+            duration_ms=end.duration_ms,
+        )
+
+    async def _drain(self, process: SandboxProcess, capture: OutputCapture) -> SandboxError | None:
+        """Read all output; an error is returned, so that no task group wraps it."""
+        try:
+            async for chunk in process:
+                capture.add(chunk)
+        except ExecutionTimeout as exc:
+            exc.partial = self._partial(capture)
+            return exc
+        except SandboxError as exc:
+            return exc
+        return None
+
+    def _partial(self, capture: OutputCapture) -> PartialOutput:
+        return PartialOutput(
+            stdout=self._redactor.redact(capture.stdout.text()),
+            stderr=self._redactor.redact(capture.stderr.text()),
+            stdout_truncated=capture.stdout.truncated,
+            stderr_truncated=capture.stderr.truncated,
+        )
+
+    def _require(self, capability: Capability) -> None:
+        if self._gone:
+            raise SandboxGone("This sandbox has been removed.", outcome="not_started")
+        if capability not in self.capabilities:
+            raise CapabilityNotSupported(
+                f"This {self._backend} sandbox does not support {capability.name}.",
+                hint=f"It declares: {', '.join(f.name or '' for f in self.capabilities)}.",
+            )
+
+    def _redact(self, error: SandboxError) -> None:
+        if isinstance(error, SandboxGone):
+            self._gone = True
+        redact_error(error, self._redactor)
+
+    async def _remove(self) -> None:
+        """Remove the sandbox, shielded and bounded; warn when that could not be finished."""
+        if self._gone:
+            return
+        if await within_grace(self._driver.remove):
+            self._gone = True
+        else:
+            warn_orphaned(self._backend, self.id, self._driver.metadata)

@@ -1,0 +1,35 @@
+"""Every error and warning of the package, under one roof."""
+
+from sandboxio.core.errors import AuditSinkError as AuditSinkError
+from sandboxio.core.errors import AuthError as AuthError
+from sandboxio.core.errors import BackendNotFound as BackendNotFound
+from sandboxio.core.errors import BackendNotInstalled as BackendNotInstalled
+from sandboxio.core.errors import CapabilityNotSupported as CapabilityNotSupported
+from sandboxio.core.errors import ConfigurationError as ConfigurationError
+from sandboxio.core.errors import ConnectError as ConnectError
+from sandboxio.core.errors import ContextNotFound as ContextNotFound
+from sandboxio.core.errors import CreateTimeout as CreateTimeout
+from sandboxio.core.errors import CreationError as CreationError
+from sandboxio.core.errors import EgressDenied as EgressDenied
+from sandboxio.core.errors import ExecutionError as ExecutionError
+from sandboxio.core.errors import ExecutionTimeout as ExecutionTimeout
+from sandboxio.core.errors import FileSystemError as FileSystemError
+from sandboxio.core.errors import IsADirectory as IsADirectory
+from sandboxio.core.errors import LinkLost as LinkLost
+from sandboxio.core.errors import NetworkPolicyViolation as NetworkPolicyViolation
+from sandboxio.core.errors import NotADirectory as NotADirectory
+from sandboxio.core.errors import OrphanedSandboxWarning as OrphanedSandboxWarning
+from sandboxio.core.errors import OutputLimit as OutputLimit
+from sandboxio.core.errors import PathExists as PathExists
+from sandboxio.core.errors import PathNotFound as PathNotFound
+from sandboxio.core.errors import PermissionDenied as PermissionDenied
+from sandboxio.core.errors import PolicyRefused as PolicyRefused
+from sandboxio.core.errors import ProcessNotFound as ProcessNotFound
+from sandboxio.core.errors import RateLimitError as RateLimitError
+from sandboxio.core.errors import ResourceLimitExceeded as ResourceLimitExceeded
+from sandboxio.core.errors import SandboxError as SandboxError
+from sandboxio.core.errors import SandboxGone as SandboxGone
+from sandboxio.core.errors import SandboxTimeout as SandboxTimeout
+from sandboxio.core.errors import SandboxWarning as SandboxWarning
+from sandboxio.core.errors import UnenforcedLimitWarning as UnenforcedLimitWarning
+from sandboxio.core.errors import UnverifiedIsolationWarning as UnverifiedIsolationWarning

@@ -1,0 +1,103 @@
+"""Ending one call exactly, from inside, with a shell and `grep`.
+
+Every call runs under a wrapper that is a subreaper: whatever the call starts stays below it,
+also what changes its session, forks twice or clears its environment. The wrapper itself is known
+by a random value in its own environment. It is stopped first, so that it cannot end and let its
+descendants go, then everything below it is killed until two scans in a row find nothing.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+_SCAN = """\
+scan() {
+  table=
+  for f in /proc/[0-9]*/status; do
+    pid= parent= state=
+    while read -r k v rest; do
+      case $k in
+        State:) state=$v ;;
+        Pid:) pid=$v ;;
+        PPid:) parent=$v; break ;;
+      esac
+    done 2>/dev/null <"$f"
+    [ -n "$parent" ] && table="$table $pid:$parent:$state"
+  done
+}
+each() {
+  for t in $table; do
+    pid=${t%%:*}; parent=${t#*:}; state=${parent#*:}; parent=${parent%%:*}
+    "$1"
+  done
+}
+"""
+
+END_CALL = (
+    _SCAN
+    + """\
+marker=$1
+wrapper=
+find() {
+  if [ -z "$wrapper" ] && [ "$parent" = 0 ] && [ "$pid" != 1 ] && [ "$pid" != $$ ] &&
+    grep -qF "$marker" "/proc/$pid/environ" 2>/dev/null; then wrapper=$pid; fi
+}
+below() {
+  case $known in *" $pid "*) return ;; esac
+  case $known in *" $parent "*) known="$known$pid "; grown=1 ;; esac
+}
+living() {
+  [ "$pid" = "$wrapper" ] && return
+  case $known in *" $pid "*) case $state in Z|X) ;; *) live="$live $pid" ;; esac ;; esac
+}
+scan; each find
+if [ -z "$wrapper" ]; then echo absent; exit; fi
+kill -STOP "$wrapper" 2>/dev/null
+quiet=0 round=0
+while [ $quiet -lt 2 ] && [ $round -lt 100 ]; do
+  scan
+  known=" $wrapper " grown=1
+  while [ $grown = 1 ]; do grown=0; each below; done
+  live=; each living
+  if [ -n "$live" ]; then quiet=0; kill -KILL $live 2>/dev/null; else quiet=$((quiet + 1)); fi
+  round=$((round + 1))
+done
+kill -KILL "$wrapper" 2>/dev/null
+if [ $quiet -lt 2 ]; then echo busy; else echo ended; fi
+"""
+)
+"""Arguments: the marker. Prints `ended`, `absent` (no such wrapper) or `busy` (gave up)."""
+
+END_ALL = (
+    _SCAN
+    + """\
+spared=" 1 $$ $1 "
+living() {
+  case $spared in *" $pid "*) return ;; esac
+  case $state in Z|X) ;; *) live="$live $pid" ;; esac
+}
+round=0
+while [ $round -lt 100 ]; do
+  scan; live=; each living
+  if [ -z "$live" ]; then echo ended; exit; fi
+  kill -KILL $live 2>/dev/null
+  round=$((round + 1))
+done
+echo busy
+"""
+)
+"""Arguments: the process that must survive besides the first. Ends everything the caller may."""
+
+
+class Ending(Enum):
+    """What a script reported."""
+
+    ENDED = "ended"
+    ABSENT = "absent"
+    BUSY = "busy"
+
+
+def parse(output: bytes) -> Ending:
+    """Read a script's word; anything else counts as not done."""
+    word = output[:64].decode("ascii", "replace").strip()
+    return Ending(word) if word in {e.value for e in Ending} else Ending.BUSY
