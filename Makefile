@@ -1,0 +1,69 @@
+# The contributor's guide: `make` lists what can be done.  Every target sets up what it needs.
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+# `$(,)` puts a comma into an argument of `call`.
+, := ,
+say = @printf '%s\n' "$@: $(1)"
+
+.PHONY: help engine image demo check test test-docker bench wheel clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@printf '\n%s\n' "Variables: PYTHON=$(PYTHON) VENV=$(VENV) ARGS='extra arguments for pytest'"
+
+$(INSTALLED): pyproject.toml dev/venv
+	@dev/venv "$(PYTHON)" "$(VENV)"
+
+engine: ## make sure a Docker engine answers; install and start one when there is none
+	$(call say,looking for an engine)
+	@dev/engine
+
+image: engine ## make the images for tests and demo
+	$(call say,making what is missing)
+	@dev/image
+
+demo: engine image $(INSTALLED) ## run agent code in a real sandbox
+	$(call say,running sandboxio demo)
+	@$(BIN)/sandboxio demo --backend "docker://$$(dev/image --print-base)"
+
+check: $(INSTALLED) ## lint, formatting and types
+	$(call say,ruff$(,) mypy and pyright)
+	@# Without a node on the PATH pyright would fetch one by itself; the package index has one too.
+	@command -v node >/dev/null || $(BIN)/python -m pip install --quiet 'pyright[nodejs]'
+	@export PYRIGHT_PYTHON_IGNORE_WARNINGS=1; failed=; \
+		$(BIN)/ruff check || failed+=" ruff-check"; \
+		$(BIN)/ruff format --check || failed+=" ruff-format"; \
+		$(BIN)/mypy || failed+=" mypy"; \
+		$(BIN)/pyright --pythonpath $(BIN)/python || failed+=" pyright"; \
+		if [ -n "$$failed" ]; then echo "check: failed:$$failed"; exit 1; fi
+
+test: $(INSTALLED) ## run the tests that need no engine
+	$(call say,running the tests that need no engine)
+	@$(BIN)/python -m pytest -m "not docker" $(ARGS)
+
+test-docker: engine image $(INSTALLED) ## run the tests in real sandboxes; fail when a container is left
+	$(call say,running the tests that need an engine)
+	@SANDBOXIO_REQUIRE_ENGINE=1 SANDBOXIO_TEST_IMAGE="$$(dev/image --print-base)" \
+		dev/no-leftovers $(BIN)/python -m pytest -m docker $(ARGS)
+
+bench: engine image $(INSTALLED) ## measure start, command and file times
+	$(call say,running the benchmarks)
+	@SANDBOXIO_TEST_IMAGE="$$(dev/image --print-base)" $(BIN)/python -m benchmarks $(ARGS)
+
+wheel: $(INSTALLED) ## build dist/ and prove that the wheel works in a new environment
+	$(call say,building and trying the wheel)
+	@dev/wheel "$(BIN)/python"
+
+clean: ## remove environments, builds and caches; keep images and engine
+	$(call say,removing environments$(,) builds and caches)
+	@rm -rf .venv .venv-* dist build *.egg-info .mypy_cache .pytest_cache .ruff_cache .coverage
+	@find . -name .git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
