@@ -153,7 +153,7 @@ def _resolve(
     if isinstance(target, BackendConfig):
         backend = registry.resolve(target.backend)
         return target.backend, _configured(backend, target), target.merged(given)
-    if target is not None and not isinstance(target, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if target is not None and not isinstance(target, str):
         raise ConfigurationError(
             f"target must be a DSN or a backend's configuration, not {type(target).__name__}."
         )

@@ -10,7 +10,7 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sandboxio.adapters._docker_image import ImageFacts, User
+from sandboxio.adapters._docker_image import HOME, WORKDIR, ImageFacts, User
 from sandboxio.core import owner
 from sandboxio.core.errors import (
     CapabilityNotSupported,
@@ -23,12 +23,11 @@ from sandboxio.guest.probe import FIRST_PROCESS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sandboxio.adapters._docker_answers import ContainerDescription, ImageDescription
     from sandboxio.core.requests import CreateRequest
 
 NAME_PREFIX = "sandboxio-"
 PREFIX = "io.sandboxio."
-WORKDIR = "/work"
-HOME = "/home/sandbox"
 SANDBOX_UID = 10001
 DEFAULT_CPU = 1.0
 DEFAULT_MEMORY_MB = 512
@@ -113,8 +112,8 @@ def make(
     client: Any,
     sandbox_id: str,
     request: CreateRequest,
-    image: dict[str, Any],
-    user_groups: tuple[int, ...] = (),
+    image: ImageDescription,
+    groups: tuple[int, ...],
 ) -> str:
     """Create the container, not started; blocking. Returns the engine's id of it."""
     limits = limits_for(request)
@@ -130,17 +129,17 @@ def make(
         nano_cpus=limits.nano_cpus,
         oom_score_adj=_OOM_SCORE,
         log_config={"Type": "none", "Config": {}},
-        group_add=[str(group) for group in user_groups] or None,
+        group_add=[str(group) for group in groups] or None,
     )
     made = client.create_container(
-        image["Id"],
+        image.id,
         name=NAME_PREFIX + sandbox_id,
         entrypoint=["/bin/sh", "-c", FIRST_PROCESS, "sandboxio"],
         command=[str(max(1, -int(-request.timeout // 1)))],
         user="0:0",
         working_dir="/",
         network_disabled=denied,
-        labels=labels_for(sandbox_id, request, (image.get("Config") or {}).get("Labels") or {}),
+        labels=labels_for(sandbox_id, request, image.labels),
         host_config=host,
         use_config_proxy=False,
     )
@@ -172,6 +171,7 @@ def _our_user(facts: ImageFacts) -> User:
 def resolve_user(facts: ImageFacts, spec: str) -> User | None:
     """Turn a name, `uid` or `uid:gid` into a full user; nothing when a name is unknown."""
     name, _, group = spec.partition(":")
+    found: User | None
     if name.isdecimal():
         uid = int(name)
         found = facts.entry(uid=uid) or User(uid, uid, name, HOME if uid else "/root")
@@ -221,12 +221,12 @@ def preparation(facts: ImageFacts, user: User, *, hosts: bool) -> bytes:
 
 def _add_accounts(archive: tarfile.TarFile, facts: ImageFacts, user: User) -> None:
     if facts.entry(uid=user.uid) is None:
-        base = facts.passwd or "root:x:0:0:root:/root:/bin/sh\n"
+        base = facts.accounts or "root:x:0:0:root:/root:/bin/sh\n"
         line = f"{user.name}:x:{user.uid}:{user.gid}:sandbox:{user.home}:/bin/sh\n"
-        _add_file(archive, facts.passwd_path, _with_line(base, line))
+        _add_file(archive, facts.accounts_path, _with_line(base, line))
     if facts.gid(user.name) is None:
-        base = facts.group or "root:x:0:\n"
-        _add_file(archive, facts.group_path, _with_line(base, f"{user.name}:x:{user.gid}:\n"))
+        base = facts.groups or "root:x:0:\n"
+        _add_file(archive, facts.groups_path, _with_line(base, f"{user.name}:x:{user.gid}:\n"))
 
 
 def _with_line(text: str, line: str) -> str:
@@ -247,13 +247,13 @@ def _add_file(archive: tarfile.TarFile, path: str, content: str) -> None:
     archive.addfile(member, io.BytesIO(data))
 
 
-def check_limits(described: dict[str, Any], request: CreateRequest) -> None:
+def check_limits(described: ContainerDescription, request: CreateRequest) -> None:
     """Compare the caps the engine holds with those asked for.
 
     Raises:
         CreationError: one of them is not in force.
     """
-    asked, held = limits_for(request), described.get("HostConfig") or {}
+    asked, held = limits_for(request), described.host
     for name, wanted, found in (
         ("memory", asked.memory, held.get("Memory")),
         ("CPU", asked.nano_cpus, held.get("NanoCpus")),
@@ -273,9 +273,9 @@ def check_limits(described: dict[str, Any], request: CreateRequest) -> None:
         )
 
 
-def check_network(described: dict[str, Any], request: CreateRequest) -> None:
+def check_network(described: ContainerDescription, request: CreateRequest) -> None:
     """Raise unless the engine holds the network mode that was asked for."""
-    mode = (described.get("HostConfig") or {}).get("NetworkMode")
+    mode = described.network_mode
     if request.network.egress == "deny" and mode != "none":
         raise CreationError(
             f"The engine did not apply network deny: its mode is {mode!r}.", outcome="not_started"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sandboxio.adapters import _docker_endpoint
+from sandboxio.adapters._docker_answers import ContainerDescription, section
 from sandboxio.adapters._docker_failure import Phase, failure
 from sandboxio.adapters._docker_stream import ByteStream, upgrade
 from sandboxio.adapters._loader import load
@@ -16,7 +18,7 @@ from sandboxio.core import threads
 from sandboxio.core.errors import ConnectError, SandboxError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator
 
     from sandboxio.adapters._docker_endpoint import Endpoint
     from sandboxio.adapters.docker import DockerConfig
@@ -26,6 +28,8 @@ T = TypeVar("T")
 _SLACK = 2.0
 """Seconds a transport may outlast the deadline of its operation, which abandons it anyway."""
 _CONNECT_SECONDS = 5.0
+_REMOVAL_CHECKS = 50
+_REMOVAL_PAUSE = 0.1
 
 
 class Engine:
@@ -70,7 +74,7 @@ class Engine:
         return await upgrade(self.endpoint, phase, f"/v{version}{path}", body)
 
     async def api_version(self) -> str:
-        client = self._client if self._pid == os.getpid() else None
+        client: Any = self._client if self._pid == os.getpid() else None
         if client is None:
             client = await self.call("connect", lambda connected: connected)
         return str(client.api_version)
@@ -81,9 +85,22 @@ class Engine:
             info = await self.call("connect", lambda client: client.info())
             self._runtimes = {
                 str(name): str(entry.get("path", ""))
-                for name, entry in (info.get("Runtimes") or {}).items()
+                for name, entry in section(info, "Runtimes").items()
             }
         return self._runtimes
+
+    async def find(self, name: str) -> ContainerDescription | None:
+        """Describe a container; `None` when there is none of that name."""
+        return await self.call("connect", lambda client: _find(client, name))
+
+    async def remove(self, name: str) -> bool:
+        """Remove a container; False when there was none."""
+        return await self.call("remove", lambda client: _remove(client, name), urgent=True)
+
+    def remove_late(self, container: str) -> None:
+        """Remove, from a worker thread, a container that nobody waits for any more."""
+        with suppress(Exception):  # nobody is left to tell; its lifetime bounds it
+            _remove(self.client(), container)
 
     def client(self) -> Any:
         """Return docker-py's low-level client of this process; may block and raise raw errors."""
@@ -110,7 +127,7 @@ class Engine:
         return client
 
     @contextmanager
-    def _mapped(self, phase: Phase) -> Iterator[None]:
+    def _mapped(self, phase: Phase) -> Generator[None]:
         docker: Any = load("docker", backend="docker", extra="docker")
         requests: Any = load("requests", backend="docker", extra="docker")
         try:
@@ -142,7 +159,7 @@ class Engine:
 def _client_class(docker: Any) -> Any:
     """docker-py's client, with the time its operation has left as each request's timeout."""
 
-    class Client(docker.APIClient):  # type: ignore[misc, name-defined]
+    class Client(docker.APIClient):  # type: ignore[misc]
         connected = False
 
         def send(self, request: Any, **kwargs: Any) -> Any:
@@ -150,7 +167,8 @@ def _client_class(docker: Any) -> Any:
             if not self.connected:
                 left = min(left, _CONNECT_SECONDS)
             kwargs["timeout"] = (min(left, _CONNECT_SECONDS), left)
-            return super().send(request, **kwargs)
+            answer: Any = super().send(request, **kwargs)  # pyright: ignore[reportUnknownMemberType]
+            return answer
 
     return Client
 
@@ -164,3 +182,32 @@ def _tls(docker: Any, endpoint: Endpoint) -> Any:
         ca_cert=str(folder / "ca.pem"),
         verify=True,
     )
+
+
+def _find(client: Any, name: str) -> ContainerDescription | None:
+    from docker.errors import NotFound
+
+    try:
+        return ContainerDescription(client.inspect_container(name))
+    except NotFound:
+        return None
+
+
+def _remove(client: Any, name: str) -> bool:
+    """Remove a container and wait until it is gone, also when somebody else is at it."""
+    from docker.errors import APIError, NotFound
+
+    for _ in range(_REMOVAL_CHECKS):
+        try:
+            client.remove_container(name, force=True, v=True)
+        except NotFound:
+            return False
+        except APIError as exc:
+            if exc.status_code != 409:
+                raise
+            time.sleep(_REMOVAL_PAUSE)
+            if _find(client, name) is None:
+                return False
+        else:
+            return True
+    raise ConnectError("The engine keeps removing the container and does not finish.")

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import anyio
 
+from sandboxio.adapters._docker_answers import ContainerDescription
 from sandboxio.adapters._docker_failure import failure
 from sandboxio.adapters._docker_stream import READ_BYTES, ByteStream, FrameDecoder
 from sandboxio.core.driver import ExitStatus, KillReport
@@ -19,7 +20,7 @@ from sandboxio.core.lifecycle import teardown_grace
 from sandboxio.guest import shell_kill
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
     from sandboxio.adapters._docker_engine import Engine
     from sandboxio.core.models import OutputChunk
@@ -245,14 +246,12 @@ class DockerExec:
         return state
 
     async def _require_running(self) -> None:
-        found: dict[str, Any] = await self._container.engine.call(
-            "call", lambda client: client.inspect_container(self._container.id)
+        found = await self._container.engine.call(
+            "call",
+            lambda client: ContainerDescription(client.inspect_container(self._container.id)),
         )
-        state = found.get("State") or {}
-        if not state.get("Running"):
-            raise SandboxGone(
-                f"The sandbox has ended ({state.get('Status', 'unknown')}).", outcome="unknown"
-            )
+        if not found.running:
+            raise SandboxGone(f"The sandbox has ended ({found.status}).", outcome="unknown")
 
 
 def _not_started(words: bytes) -> SandboxError:
@@ -305,7 +304,7 @@ async def _run_ending(
 
 
 @contextlib.asynccontextmanager
-async def _headroom(container: Container) -> Any:
+async def _headroom(container: Container) -> AsyncGenerator[None]:
     def limit(client: Any, pids: int) -> None:
         url = f"{client.base_url}/v{client.api_version}/containers/{container.id}/update"
         client.post(url, json={"PidsLimit": pids}).raise_for_status()

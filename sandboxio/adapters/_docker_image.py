@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import re
 import tarfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sandboxio.adapters._docker_answers import ImageDescription
 from sandboxio.adapters._docker_failure import failure
 from sandboxio.core.errors import ConfigurationError, CreationError
 
@@ -17,9 +18,12 @@ if TYPE_CHECKING:
 
     from sandboxio.adapters._docker_engine import Engine
 
-PullProgress = "Callable[[str], None]"
+WORKDIR = "/work"
+HOME = "/home/sandbox"
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-_DOMAIN = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*(?::[0-9]+)?"
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_DOMAIN = rf"{_LABEL}(?:\.{_LABEL})*(?::[0-9]+)?"
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _REFERENCE = re.compile(
     rf"(?P<repository>(?:{_DOMAIN}/)?{_COMPONENT}(?:/{_COMPONENT})*)"
@@ -89,17 +93,17 @@ class ImageFacts:
     id: str
     user: str
     path: str
-    labels: dict[str, str] = field(default_factory=dict[str, str])
-    passwd: str = ""
-    passwd_path: str = "/etc/passwd"
-    group: str = ""
-    group_path: str = "/etc/group"
+    accounts: str = ""
+    """Content of its passwd file, which lies at `accounts_path`."""
+    accounts_path: str = "/etc/passwd"
+    groups: str = ""
+    groups_path: str = "/etc/group"
     directories: frozenset[str] = frozenset()
     """Which of the paths we prepare are directories already."""
 
     def entry(self, *, uid: int | None = None, name: str | None = None) -> User | None:
         """Return the image's own user of that uid or name."""
-        for line in self.passwd.splitlines():
+        for line in self.accounts.splitlines():
             parts = line.split(":")
             if len(parts) < 7 or not parts[2].isdecimal() or not parts[3].isdecimal():
                 continue
@@ -109,7 +113,7 @@ class ImageFacts:
 
     def gid(self, name: str) -> int | None:
         """Return the number of a group of the image."""
-        for line in self.group.splitlines():
+        for line in self.groups.splitlines():
             parts = line.split(":")
             if len(parts) >= 3 and parts[0] == name and parts[2].isdecimal():
                 return int(parts[2])
@@ -119,7 +123,7 @@ class ImageFacts:
         """Return the user's supplementary groups, as the image lists them."""
         found = {
             int(parts[2])
-            for parts in (line.split(":") for line in self.group.splitlines())
+            for parts in (line.split(":") for line in self.groups.splitlines())
             if len(parts) >= 4 and parts[2].isdecimal() and user.name in parts[3].split(",")
         }
         return tuple(sorted(found - {user.gid}))
@@ -131,7 +135,7 @@ async def bring(
     *,
     pull: bool,
     progress: Callable[[str], None] | None,
-) -> dict[str, Any]:
+) -> ImageDescription:
     """Return the engine's description of an image, pulling exactly that one when it is absent."""
     parsed = parse_reference(reference)
     described = await engine.call("image", lambda client: _inspect(client, reference))
@@ -149,14 +153,13 @@ async def bring(
     return described
 
 
-def _inspect(client: Any, reference: str) -> dict[str, Any] | None:
+def _inspect(client: Any, reference: str) -> ImageDescription | None:
     from docker.errors import ImageNotFound
 
     try:
-        found: dict[str, Any] = client.inspect_image(reference)
+        return ImageDescription(client.inspect_image(reference))
     except ImageNotFound:
         return None
-    return found
 
 
 def _pull(client: Any, parsed: Reference, progress: Callable[[str], None] | None) -> None:
@@ -169,31 +172,33 @@ def _pull(client: Any, parsed: Reference, progress: Callable[[str], None] | None
             )
 
 
-def read_facts(client: Any, container: str, described: dict[str, Any]) -> ImageFacts:
+def read_facts(client: Any, container: str, image: ImageDescription) -> ImageFacts:
     """Read, from a container not yet started, what its image says; blocking."""
-    config = described.get("Config") or {}
-    passwd_path, passwd = read_text(client, container, "/etc/passwd")
-    group_path, group = read_text(client, container, "/etc/group")
-    variables = dict(item.partition("=")[::2] for item in config.get("Env") or ())
+    accounts_path, accounts = read_text(client, container, "/etc/passwd")
+    groups_path, groups = read_text(client, container, "/etc/group")
     facts = ImageFacts(
-        id=str(described.get("Id", "")),
-        user=str(config.get("User") or ""),
-        path=variables.get("PATH")
-        or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        labels=dict(config.get("Labels") or {}),
-        passwd=passwd,
-        passwd_path=passwd_path,
-        group=group,
-        group_path=group_path,
+        id=image.id,
+        user=image.user,
+        path=image.path or DEFAULT_PATH,
+        accounts=accounts,
+        accounts_path=accounts_path,
+        groups=groups,
+        groups_path=groups_path,
     )
-    homes = {
-        entry.home
-        for entry in (facts.entry(name=line.partition(":")[0]) for line in passwd.splitlines())
-        if entry
-    }
-    wanted = {"/work", "/home", "/home/sandbox"} | {home for home in homes if facts.user}
+    wanted = {WORKDIR, str(PurePosixPath(HOME).parent), HOME}
     found = {path for path in wanted if is_directory(client, container, path)}
-    return ImageFacts(**{**facts.__dict__, "directories": frozenset(found)})
+    found |= {path for path in _homes(facts) if _is_directory(_stat(client, container, path))}
+    return replace(facts, directories=frozenset(found))
+
+
+def _homes(facts: ImageFacts) -> set[str]:
+    """Return the homes of the image's ordinary users, which calls may ask for by name."""
+    lines = (line.split(":") for line in facts.accounts.splitlines())
+    return {
+        parts[5]
+        for parts in lines
+        if len(parts) >= 7 and parts[2].isdecimal() and int(parts[2]) >= 1000 and parts[5]
+    }
 
 
 def is_directory(client: Any, container: str, path: str) -> bool:
@@ -201,7 +206,7 @@ def is_directory(client: Any, container: str, path: str) -> bool:
     stat = _stat(client, container, path)
     if stat is None:
         return False
-    if not stat["mode"] & _DIRECTORY:
+    if not _is_directory(stat):
         kind = "a link" if stat["mode"] & _LINK else "a file"
         raise CreationError(
             f"{path} of the image is {kind}; it must be a directory or absent.",
@@ -209,6 +214,10 @@ def is_directory(client: Any, container: str, path: str) -> bool:
             outcome="not_started",
         )
     return True
+
+
+def _is_directory(stat: dict[str, Any] | None) -> bool:
+    return stat is not None and bool(stat["mode"] & _DIRECTORY)
 
 
 def read_text(client: Any, container: str, path: str) -> tuple[str, str]:

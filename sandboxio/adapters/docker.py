@@ -7,42 +7,38 @@ import secrets
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 from urllib.parse import quote
 
 import anyio
 
 from sandboxio.adapters import _docker_container as containers
-from sandboxio.adapters import _docker_exec as execs
 from sandboxio.adapters import _docker_image as images
+from sandboxio.adapters._docker_answers import (
+    Answer,
+    ContainerDescription,
+    ImageDescription,
+    labels_of,
+)
 from sandboxio.adapters._docker_engine import Engine
+from sandboxio.adapters._docker_sandbox import CAPABILITIES, DockerSandbox
 from sandboxio.adapters._docker_stream import READ_BYTES, FrameDecoder
 from sandboxio.core.backend import DriverBackend
 from sandboxio.core.config import BackendConfig
-from sandboxio.core.errors import ConnectError, CreationError, SandboxGone
+from sandboxio.core.errors import ConnectError, CreationError
 from sandboxio.core.lifecycle import undone_on_failure
-from sandboxio.core.models import Capability, ManagedSandbox
+from sandboxio.core.models import ManagedSandbox
 from sandboxio.core.tiers import IsolationTier
-from sandboxio.guest import code, probe
-from sandboxio.guest.shell_files import ShellFiles
+from sandboxio.guest import probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sandboxio.adapters._docker_image import ImageFacts, User
     from sandboxio.core.record import OperationRecord
-    from sandboxio.core.requests import CodeRequest, CreateRequest, ExecRequest
+    from sandboxio.core.requests import CreateRequest
 
 DEFAULT_IMAGE = "python:3.12-slim"
-CAPABILITIES = (
-    Capability.RUN_COMMAND
-    | Capability.RUN_CODE
-    | Capability.STREAMING
-    | Capability.FILESYSTEM
-    | Capability.UPLOAD_DOWNLOAD
-    | Capability.NETWORK_POLICY
-    | Capability.STDIN
-)
 _CONTAINER_RUNTIMES = ("runc", "crun")
 _LAST_WORDS = 2048
 
@@ -120,7 +116,7 @@ class DockerDriver:
         sandbox_id = secrets.token_hex(8)
         name = containers.NAME_PREFIX + sandbox_id
         async with undone_on_failure(
-            lambda: self._discard(name),
+            lambda: self.engine.remove(name),
             backend=self.name,
             name=sandbox_id,
             labels=request.metadata,
@@ -128,13 +124,13 @@ class DockerDriver:
             return await self._make(sandbox_id, request, image)
 
     async def _make(
-        self, sandbox_id: str, request: CreateRequest, image: dict[str, Any]
+        self, sandbox_id: str, request: CreateRequest, image: ImageDescription
     ) -> DockerSandbox:
         container = await self._create(sandbox_id, request, image, ())
         facts = await self._facts_of(container, image)
         user = _default_user(facts, request.user)
         if groups := facts.groups_of(user):
-            await self._discard(container)
+            await self.engine.remove(container)
             container = await self._create(sandbox_id, request, image, groups)
         archive = containers.preparation(facts, user, hosts=request.network.egress == "deny")
         await self.engine.call("create", lambda client: client.put_archive(container, "/", archive))
@@ -149,22 +145,21 @@ class DockerDriver:
         self,
         sandbox_id: str,
         request: CreateRequest,
-        image: dict[str, Any],
+        image: ImageDescription,
         groups: tuple[int, ...],
     ) -> str:
         return await self.engine.call(
             "create",
             lambda client: containers.make(client, sandbox_id, request, image, groups),
-            late=self._discard_late,
+            late=self.engine.remove_late,
         )
 
-    async def _facts_of(self, container: str, image: dict[str, Any]) -> ImageFacts:
-        key = str(image["Id"])
-        if key not in self._facts:
-            self._facts[key] = await self.engine.call(
+    async def _facts_of(self, container: str, image: ImageDescription) -> ImageFacts:
+        if image.id not in self._facts:
+            self._facts[image.id] = await self.engine.call(
                 "create", lambda client: images.read_facts(client, container, image)
             )
-        return self._facts[key]
+        return self._facts[image.id]
 
     async def _start(self, container: str) -> probe.Report:
         """Start the container and hear its first words, or say why there were none."""
@@ -189,13 +184,13 @@ class DockerDriver:
                 await stream.aclose()
 
     async def _first_process_ended(self, container: str, stderr: bytes) -> CreationError:
-        state: dict[str, Any] = (await self._describe(container)).get("State") or {}
+        code = (await self._describe(container)).exit_code
         words = stderr[-_LAST_WORDS:].decode("utf-8", "replace").strip()
         hint = "Use an image with a shell and sleep, such as docker://python:3.12-slim"
         if "exec format error" in words.lower():
             hint = "The image is for another platform; use one for the engine's architecture."
         return CreationError(
-            f"The container's first process ended with exit code {state.get('ExitCode')}: "
+            f"The container's first process ended with exit code {code}: "
             f"{words or 'it said nothing'}",
             hint=hint,
             outcome="not_started",
@@ -203,18 +198,17 @@ class DockerDriver:
 
     async def connect(self, sandbox_id: str) -> DockerSandbox:
         described = await self._find(sandbox_id)
-        if described is None or not (described.get("State") or {}).get("Running"):
+        if described is None or not described.running:
             raise ConnectError(
                 f"No running Docker sandbox has the id {sandbox_id[:64]!r}.",
                 hint="List those there are: sandboxio reap",
                 outcome="not_started",
             )
         image = await self.engine.call(
-            "image", lambda client: client.inspect_image(described["Image"])
+            "image", lambda client: ImageDescription(client.inspect_image(described.image))
         )
-        facts = await self._facts_of(described["Id"], image)
-        labels = described["Config"].get("Labels") or {}
-        user = _default_user(facts, labels.get(f"{containers.PREFIX}user"))
+        facts = await self._facts_of(described.id, image)
+        user = _default_user(facts, described.labels.get(f"{containers.PREFIX}user"))
         sandbox = await self._sandbox(described, facts, user, probe.Report())
         await sandbox.ask()
         return sandbox
@@ -222,195 +216,47 @@ class DockerDriver:
     async def list_managed(self, labels: Mapping[str, str]) -> list[ManagedSandbox]:
         filters = [f"{containers.PREFIX}managed=true"]
         filters += [f"{containers.PREFIX}meta.{key}={value}" for key, value in labels.items()]
-        found: list[dict[str, Any]] = await self.engine.call(
+        found: list[Answer] = await self.engine.call(
             "connect", lambda client: client.containers(all=True, filters={"label": filters})
         )
         return [
             _managed(entry)
             for entry in found
-            if any(containers.is_ours(name, entry.get("Labels") or {}) for name in entry["Names"])
+            if any(containers.is_ours(str(name), labels_of(entry)) for name in entry["Names"])
         ]
 
     async def remove_managed(self, sandbox_id: str) -> bool:
         if await self._find(sandbox_id) is None:
             return False
-        return await self._discard(containers.NAME_PREFIX + sandbox_id)
+        return await self.engine.remove(containers.NAME_PREFIX + sandbox_id)
 
     async def _sandbox(
-        self, described: dict[str, Any], facts: ImageFacts, user: User, report: probe.Report
+        self, described: ContainerDescription, facts: ImageFacts, user: User, report: probe.Report
     ) -> DockerSandbox:
-        runtime = str((described.get("HostConfig") or {}).get("Runtime", ""))
-        path = (await self.engine.runtimes()).get(runtime, "")
+        path = (await self.engine.runtimes()).get(described.runtime, "")
         known = PurePosixPath(path).name in _CONTAINER_RUNTIMES
         tier = IsolationTier.CONTAINER if known else IsolationTier.UNKNOWN
-        return DockerSandbox(self, described, facts, user, report, tier)
+        return DockerSandbox(self.engine, described, facts, user, report, tier)
 
-    async def _find(self, sandbox_id: str) -> dict[str, Any] | None:
+    async def _find(self, sandbox_id: str) -> ContainerDescription | None:
         name = containers.NAME_PREFIX + sandbox_id
-        found = await self.engine.call("connect", lambda client: _inspect(client, name))
-        if found is None:
+        found = await self.engine.find(name)
+        if found is None or not containers.is_ours(found.name, found.labels):
             return None
-        labels = (found.get("Config") or {}).get("Labels") or {}
-        return found if containers.is_ours(str(found.get("Name")), labels) else None
+        return found
 
-    async def _describe(self, container: str) -> dict[str, Any]:
-        described: dict[str, Any] = await self.engine.call(
-            "create", lambda client: client.inspect_container(container)
+    async def _describe(self, container: str) -> ContainerDescription:
+        return await self.engine.call(
+            "create", lambda client: ContainerDescription(client.inspect_container(container))
         )
-        return described
-
-    async def _discard(self, name: str) -> bool:
-        """Remove a container; False when there was none."""
-        return await self.engine.call("remove", lambda client: _remove(client, name), urgent=True)
-
-    def _discard_late(self, container: str) -> None:
-        with contextlib.suppress(Exception):  # nobody is left to tell; the lifetime bounds it
-            _remove(self.engine.client(), container)
-
-
-class DockerSandbox:
-    """One container; see `core.driver.DriverSandbox`."""
-
-    def __init__(
-        self,
-        driver: DockerDriver,
-        described: dict[str, Any],
-        facts: ImageFacts,
-        user: User,
-        report: probe.Report,
-        isolation: IsolationTier,
-    ) -> None:
-        labels: dict[str, str] = described["Config"].get("Labels") or {}
-        self._driver = driver
-        self._name = str(described["Name"]).removeprefix("/")
-        self._described = described
-        self._facts = facts
-        self._user = user
-        self._report = report
-        self.id = labels[f"{containers.PREFIX}name"]
-        self.isolation = isolation
-        self.timeout = float(labels[f"{containers.PREFIX}timeout"])
-        self.metadata: Mapping[str, str] = containers.metadata_of(labels)
-        self.files = ShellFiles(self.start, timeout=self.timeout)
-
-    @property
-    def capabilities(self) -> Capability:
-        flags = CAPABILITIES
-        if not code.languages(self._report.programs):
-            flags &= ~Capability.RUN_CODE
-        if self._driver.engine.endpoint.one_way_streams:
-            flags &= ~Capability.STDIN
-        return flags
-
-    @property
-    def native(self) -> object:
-        """docker-py's `Container`."""
-        import docker
-        from docker.models.containers import Container
-
-        client = docker.DockerClient.__new__(docker.DockerClient)
-        client.api = self._driver.engine.client()
-        return Container(attrs=self._described, client=client)
-
-    async def start(self, request: ExecRequest) -> execs.DockerExec:
-        user = self._caller(request.user)
-        spec = execs.ExecSpec(
-            argv=request.argv,
-            user=user.spec,
-            cwd=self._cwd(request.cwd),
-            env=self._environment(user, request.env),
-            stdin=request.stdin,
-        )
-        return await execs.start(self._container, spec)
-
-    async def start_code(self, request: CodeRequest) -> execs.DockerExec:
-        command = code.command(request.language, request.code, self._report.programs)
-        spec = execs.ExecSpec(
-            argv=command.argv,
-            user=self._user.spec,
-            cwd=self._cwd(request.cwd),
-            env=self._environment(self._user, request.env),
-            stdin=True,
-        )
-        channel = await execs.start(self._container, spec)
-        channel.preface(command.stdin)
-        return channel
-
-    async def remove(self) -> None:
-        await self._driver._discard(self._name)  # noqa: SLF001
-
-    async def ask(self) -> None:
-        """Learn, on a sandbox that runs already, what its first words would have told."""
-        spec = execs.ExecSpec(("/bin/sh", "-c", probe.PROBE), self._user.spec, "/", {})
-        channel = await execs.start(self._container, spec)
-        said = b""
-        while (chunk := await channel.receive()) is not None and len(said) < probe.REPORT_LIMIT:
-            said += chunk.data
-        await channel.aclose()
-        self._report = probe.parse(said)
-
-    @property
-    def _container(self) -> execs.Container:
-        return execs.Container(
-            self._driver.engine, self._name, self._report.process, containers.PIDS_LIMIT
-        )
-
-    def _caller(self, spec: str | None) -> User:
-        if spec is None or spec == self._user.name:
-            return self._user
-        return containers.caller_user(self._facts, spec)
-
-    def _cwd(self, cwd: str | None) -> str:
-        return str(PurePosixPath(containers.WORKDIR) / (cwd or ""))
-
-    def _environment(self, user: User, env: Mapping[str, str]) -> dict[str, str]:
-        defaults = {
-            "PATH": f"{self._facts.path}:{user.home.rstrip('/')}/.local/bin",
-            "HOME": user.home,
-            "USER": user.name,
-            "LOGNAME": user.name,
-        }
-        return {**defaults, **env}
 
 
 def _default_user(facts: ImageFacts, spec: str | None) -> User:
     return containers.caller_user(facts, spec) if spec else containers.sandbox_user(facts)
 
 
-def _inspect(client: Any, name: str) -> dict[str, Any] | None:
-    from docker.errors import NotFound
-
-    try:
-        found: dict[str, Any] = client.inspect_container(name)
-    except NotFound:
-        return None
-    return found
-
-
-def _remove(client: Any, name: str) -> bool:
-    """Remove a container and wait until it is gone, also when somebody else is at it."""
-    import time
-
-    from docker.errors import APIError, NotFound
-
-    for _ in range(50):
-        try:
-            client.remove_container(name, force=True, v=True)
-        except NotFound:
-            return False
-        except APIError as exc:
-            if exc.status_code != 409:
-                raise
-            time.sleep(0.1)
-            if _inspect(client, name) is None:
-                return False
-        else:
-            return True
-    raise SandboxGone("The engine keeps removing the container and does not finish.")
-
-
-def _managed(entry: dict[str, Any]) -> ManagedSandbox:
-    labels: dict[str, str] = entry.get("Labels") or {}
+def _managed(entry: Answer) -> ManagedSandbox:
+    labels = labels_of(entry)
     state = str(entry.get("State", ""))
     known: Literal["running", "paused", "stopped"] = (
         "running" if state == "running" else "paused" if state == "paused" else "stopped"

@@ -10,8 +10,7 @@ from sandboxio.core.models import DEFAULT_TIMEOUT, NetworkPolicy, Resources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from typing_extensions import Self
+    from typing import Self
 
     from sandboxio.core.dsn import Dsn
     from sandboxio.core.tiers import IsolationTier

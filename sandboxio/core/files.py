@@ -17,7 +17,7 @@ from sandboxio.core.errors import ConfigurationError, ExecutionTimeout, FileSyst
 from sandboxio.core.mapping import Deadline, DeadlinePassed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
     from sandboxio.core.driver import DriverFiles
     from sandboxio.core.models import FileInfo
@@ -161,7 +161,7 @@ class _Bounded:
 
 
 @contextlib.asynccontextmanager
-async def _new_file(local: Path, mode: int) -> AsyncIterator[IO[bytes]]:
+async def _new_file(local: Path, mode: int) -> AsyncGenerator[IO[bytes]]:
     """Yield a file that appears at `local`, whole, when the block succeeds, and never otherwise."""
     target = await anyio.to_thread.run_sync(_open_target, local)
     try:
@@ -169,7 +169,7 @@ async def _new_file(local: Path, mode: int) -> AsyncIterator[IO[bytes]]:
             yield target
         await anyio.to_thread.run_sync(_publish, Path(target.name), local, mode)
     except BaseException:
-        Path(target.name).unlink(missing_ok=True)
+        _discard(Path(target.name))
         raise
 
 
@@ -189,7 +189,7 @@ def _open_target(local: Path) -> IO[bytes]:
     try:
         if local.is_dir():
             raise ConfigurationError(f"local {str(local)!r} is a directory of this host.")
-        return tempfile.NamedTemporaryFile(  # noqa: SIM115
+        return tempfile.NamedTemporaryFile(
             dir=local.parent, prefix=f".{local.name[:32]}.", suffix=".part", delete=False
         )
     except OSError as exc:
@@ -206,6 +206,10 @@ def _publish(part: Path, local: Path, mode: int) -> None:
         raise ConfigurationError(
             f"local {str(local)!r} cannot be written on this host: {exc.strerror}."
         ) from exc
+
+
+def _discard(part: Path) -> None:
+    part.unlink(missing_ok=True)
 
 
 async def _pieces(source: IO[bytes]) -> AsyncIterator[bytes]:

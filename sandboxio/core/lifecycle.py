@@ -12,7 +12,7 @@ import anyio
 from sandboxio.core.errors import ConfigurationError, OrphanedSandboxWarning, SandboxError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
 GRACE_VARIABLE = "SBX_TEARDOWN_GRACE"
 DEFAULT_GRACE = 5.0
@@ -48,7 +48,7 @@ async def within_grace(action: Callable[[], Awaitable[object]]) -> bool:
 @asynccontextmanager
 async def undone_on_failure(
     undo: Callable[[], Awaitable[object]], *, backend: str, name: str, labels: Mapping[str, str]
-) -> AsyncIterator[None]:
+) -> AsyncGenerator[None]:
     """Undo a half-made sandbox when the block fails or is cancelled, then let that go on."""
     try:
         yield

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class DeadlinePassed(Exception):  # noqa: N818
+class DeadlinePassed(Exception):
     """Internal: the operation's own time is over. Never leaves core."""
 
 

@@ -13,7 +13,7 @@ _session: tuple[int, str] = (0, "")
 
 def session() -> str:
     """Return the random id of this process; a forked child has its own."""
-    global _session  # noqa: PLW0603
+    global _session
     if _session[0] != os.getpid():
         _session = (os.getpid(), secrets.token_hex(8))
     return _session[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, TypeVar
 
+from sandboxio.core.driver import KillReport
 from sandboxio.core.errors import (
     CapabilityNotSupported,
     ConfigurationError,
@@ -12,7 +13,6 @@ from sandboxio.core.errors import (
     SandboxError,
     SandboxGone,
 )
-from sandboxio.core.driver import KillReport
 from sandboxio.core.lifecycle import within_grace
 from sandboxio.core.mapping import Deadline, DeadlinePassed
 from sandboxio.core.models import ExecResult
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from contextlib import AbstractContextManager
     from types import TracebackType
-
-    from typing_extensions import Self
+    from typing import Self
 
     from sandboxio.core.driver import ExecChannel, ExitStatus
     from sandboxio.core.models import OutputChunk

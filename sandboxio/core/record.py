@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sandboxio.core.errors import SandboxError, SandboxTimeout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from sandboxio.core.redaction import Redactor
     from sandboxio.core.tiers import IsolationTier
@@ -69,7 +69,7 @@ class Recorder:
         argv: tuple[str, ...] | None = None,
         code: str | None = None,
         path: str | None = None,
-    ) -> Iterator[OperationRecord]:
+    ) -> Generator[OperationRecord]:
         """Record what happens inside the block, however it ends; errors leave it redacted."""
         record = OperationRecord(
             event=event,

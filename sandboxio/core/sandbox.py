@@ -23,8 +23,7 @@ from sandboxio.core.record import redact_error
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
-
-    from typing_extensions import Self
+    from typing import Self
 
     from sandboxio.core.driver import DriverSandbox
     from sandboxio.core.record import Recorder
@@ -212,6 +211,7 @@ class Sandbox:
 
     async def _collect(self, process: SandboxProcess, data: bytes | None, limit: int) -> ExecResult:
         capture = OutputCapture(limit)
+        error: SandboxError | None = None
         async with process:
             if data is None:
                 error = await self._drain(process, capture)

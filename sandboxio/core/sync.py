@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
-
-    from typing_extensions import Self
+    from typing import Self
 
     from sandboxio.core.models import Capability, ExecResult, FileInfo, OutputChunk
     from sandboxio.core.protocols import AsyncFileSystem, AsyncSandbox, Process

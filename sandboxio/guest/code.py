@@ -89,6 +89,7 @@ def command(language: str, code: str, programs: Collection[str]) -> CodeCommand:
             hint="Use an image that holds one, such as docker://python:3.12-slim",
         )
     source = code.encode()
+    argv: tuple[str, ...]
     if language == "python":
         argv = (program, "-u", "-X", "utf8", "-c", _PYTHON, str(len(source)))
     else:

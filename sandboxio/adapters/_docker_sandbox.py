@@ -1,0 +1,137 @@
+"""One container as a sandbox."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from sandboxio.adapters import _docker_container as containers
+from sandboxio.adapters import _docker_exec as execs
+from sandboxio.adapters._docker_image import WORKDIR
+from sandboxio.core.models import Capability
+from sandboxio.guest import code, probe
+from sandboxio.guest.shell_files import ShellFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sandboxio.adapters._docker_answers import ContainerDescription
+    from sandboxio.adapters._docker_engine import Engine
+    from sandboxio.adapters._docker_image import ImageFacts, User
+    from sandboxio.core.requests import CodeRequest, ExecRequest
+    from sandboxio.core.tiers import IsolationTier
+
+CAPABILITIES = (
+    Capability.RUN_COMMAND
+    | Capability.RUN_CODE
+    | Capability.STREAMING
+    | Capability.FILESYSTEM
+    | Capability.UPLOAD_DOWNLOAD
+    | Capability.NETWORK_POLICY
+    | Capability.STDIN
+)
+
+
+class DockerSandbox:
+    """One container; see `core.driver.DriverSandbox`."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        described: ContainerDescription,
+        facts: ImageFacts,
+        user: User,
+        report: probe.Report,
+        isolation: IsolationTier,
+    ) -> None:
+        labels = described.labels
+        self._engine = engine
+        self._name = described.name
+        self._described = described
+        self._facts = facts
+        self._user = user
+        self._report = report
+        self.id = labels[f"{containers.PREFIX}name"]
+        self.isolation = isolation
+        self.timeout = float(labels[f"{containers.PREFIX}timeout"])
+        self.metadata: Mapping[str, str] = containers.metadata_of(labels)
+        self.files = ShellFiles(self.start, timeout=self.timeout)
+
+    @property
+    def capabilities(self) -> Capability:
+        flags = CAPABILITIES
+        if not code.languages(self._report.programs):
+            flags &= ~Capability.RUN_CODE
+        if self._engine.endpoint.one_way_streams:
+            flags &= ~Capability.STDIN
+        return flags
+
+    @property
+    def native(self) -> object:
+        """docker-py's `Container`."""
+        import docker
+        from docker.models.containers import Container
+
+        client = docker.DockerClient.__new__(docker.DockerClient)
+        client.api = self._engine.client()
+        return Container(attrs=self._described.raw, client=client)
+
+    async def start(self, request: ExecRequest) -> execs.DockerExec:
+        user = self._caller(request.user)
+        spec = execs.ExecSpec(
+            argv=request.argv,
+            user=user.spec,
+            cwd=self._cwd(request.cwd),
+            env=self._environment(user, request.env),
+            stdin=request.stdin,
+        )
+        return await execs.start(self._container, spec)
+
+    async def start_code(self, request: CodeRequest) -> execs.DockerExec:
+        command = code.command(request.language, request.code, self._report.programs)
+        spec = execs.ExecSpec(
+            argv=command.argv,
+            user=self._user.spec,
+            cwd=self._cwd(request.cwd),
+            env=self._environment(self._user, request.env),
+            stdin=True,
+        )
+        channel = await execs.start(self._container, spec)
+        channel.preface(command.stdin)
+        return channel
+
+    async def remove(self) -> None:
+        await self._engine.remove(self._name)
+
+    async def ask(self) -> None:
+        """Learn, on a sandbox that runs already, what its first words would have told."""
+        spec = execs.ExecSpec(("/bin/sh", "-c", probe.PROBE), self._user.spec, "/", {})
+        channel = await execs.start(self._container, spec)
+        said = b""
+        while (chunk := await channel.receive()) is not None and len(said) < probe.REPORT_LIMIT:
+            said += chunk.data
+        await channel.aclose()
+        self._report = probe.parse(said)
+
+    @property
+    def _container(self) -> execs.Container:
+        return execs.Container(
+            self._engine, self._name, self._report.process, containers.PIDS_LIMIT
+        )
+
+    def _caller(self, spec: str | None) -> User:
+        if spec is None or spec == self._user.name:
+            return self._user
+        return containers.caller_user(self._facts, spec)
+
+    def _cwd(self, cwd: str | None) -> str:
+        return str(PurePosixPath(WORKDIR) / (cwd or ""))
+
+    def _environment(self, user: User, env: Mapping[str, str]) -> dict[str, str]:
+        defaults = {
+            "PATH": f"{self._facts.path}:{user.home.rstrip('/')}/.local/bin",
+            "HOME": user.home,
+            "USER": user.name,
+            "LOGNAME": user.name,
+        }
+        return {**defaults, **env}
