@@ -6,15 +6,14 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from sandboxio.core import dsn, registry, requests
-from sandboxio.core.backend import CONNECT_TIMEOUT, check_claim, check_verified
+from sandboxio.core.backend import check_claim, check_verified
 from sandboxio.core.config import (
     DEFAULT_NETWORK,
     DEFAULT_RESOURCES,
     BackendConfig,
     CreateOptions,
 )
-from sandboxio.core.errors import ConfigurationError, ConnectError
-from sandboxio.core.mapping import Deadline, DeadlinePassed
+from sandboxio.core.errors import ConfigurationError
 from sandboxio.core.models import DEFAULT_TIMEOUT
 
 if TYPE_CHECKING:
@@ -102,10 +101,7 @@ async def connect(sandbox_id: str, target: str | BackendConfig | None = None) ->
         ConnectError: no running sandbox of ours has that id.
     """
     _, backend, _ = _resolve(target, CreateOptions())
-    try:
-        return await Deadline(CONNECT_TIMEOUT).bound(lambda: backend.connect(sandbox_id))
-    except DeadlinePassed:
-        raise ConnectError(f"The backend did not answer within {CONNECT_TIMEOUT:g} s.") from None
+    return await backend.connect(sandbox_id)
 
 
 def create_sync(

@@ -84,7 +84,7 @@ def labels_for(sandbox_id: str, request: CreateRequest, image: Mapping[str, str]
         f"{PREFIX}managed": "true",
         f"{PREFIX}name": sandbox_id,
         f"{PREFIX}session": owner.session(),
-        f"{PREFIX}timeout": f"{request.timeout:g}",
+        f"{PREFIX}timeout": repr(request.timeout),
         f"{PREFIX}user": request.user or "",
     }
     return labels

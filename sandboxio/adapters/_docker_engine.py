@@ -167,8 +167,8 @@ def _client_class(docker: Any) -> Any:
             if not self.connected:
                 left = min(left, _CONNECT_SECONDS)
             kwargs["timeout"] = (min(left, _CONNECT_SECONDS), left)
-            answer: Any = super().send(request, **kwargs)  # pyright: ignore[reportUnknownMemberType]
-            return answer
+            parent: Any = super()
+            return parent.send(request, **kwargs)
 
     return Client
 

@@ -30,10 +30,15 @@ INIT = ("/sbin/docker-init", "-s", "--")
 MARKER = "SANDBOXIO_CALL"
 """Variable that tells the wrapper of a call from those of others."""
 
-_QUIET = 0.25
-_QUIET_MAX = 2.0
+_CHECK_FIRST = 0.25
+_CHECK_MAX = 2.0
 _LAST_WORDS = 0.3
+"""Seconds of waiting, in all, for output of a command that has ended."""
+_LAST_BYTES = 16 * 1024 * 1024
+"""More than all buffers between a command and us can hold."""
 _ENGINE_WORDS = b"OCI runtime exec failed"
+_SETTLE_PAUSES = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+_KILL_PAUSES = (0.1, 0.2, 0.4)
 _KILL_HEADROOM = 64
 """Processes a container is allowed beyond its limit while one of its calls is being ended."""
 
@@ -124,6 +129,12 @@ class DockerExec:
         self._suspect: OutputChunk | None = None
         self._ended = False
         self._preface = b""
+        self._over = False
+        """The command has ended; its output may not have arrived whole."""
+        self._patience = _LAST_WORDS
+        self._allowance = _LAST_BYTES
+        self._interval = _CHECK_FIRST
+        self._next_check = anyio.current_time() + _CHECK_FIRST
 
     def preface(self, data: bytes) -> None:
         """Have data written to stdin before the first output is awaited."""
@@ -168,8 +179,14 @@ class DockerExec:
 
     async def kill(self) -> KillReport:
         """End the call's tree; when its wrapper was tampered with, everything of its user."""
-        outcome = await _end(self._container, self._user, shell_kill.END_CALL, self._marker)
-        state = await self._settled()
+        outcome = shell_kill.Ending.ABSENT
+        state: dict[str, Any] | None = None
+        for pause in _KILL_PAUSES:
+            outcome = await _end(self._container, self._user, shell_kill.END_CALL, self._marker)
+            state = await self._settled()
+            if state is not None or outcome is not shell_kill.Ending.ABSENT:
+                break
+            await anyio.sleep(pause)  # the engine has not come to starting it yet
         if state is not None and (
             outcome is shell_kill.Ending.ENDED or state.get("ExitCode") != 137
         ):
@@ -186,17 +203,30 @@ class DockerExec:
     async def _read(self) -> bytes:
         """Return bytes, or nothing at the end of output.
 
-        A child left in the background may hold the stream open for ever: whenever it is quiet
-        the engine is asked whether the command itself has ended.
+        A child left in the background may hold the stream open for ever, silent or not. So the
+        engine is asked from time to time whether the command itself has ended; from then on
+        only what is on its way already is waited for.
         """
-        quiet = _QUIET
         while True:
-            with anyio.move_on_after(quiet):
-                return await self._receive()
-            if quiet == _LAST_WORDS:
+            before = anyio.current_time()
+            until = before + self._patience if self._over else self._next_check
+            with anyio.CancelScope(deadline=until):
+                data = await self._receive()
+                return data if self._accept(data, anyio.current_time() - before) else b""
+            if self._over:
                 return b""
-            running = (await self._inspect()).get("Running")
-            quiet = min(quiet * 2, _QUIET_MAX) if running else _LAST_WORDS
+            await self._check()
+
+    def _accept(self, data: bytes, waited: float) -> bool:
+        if self._over:
+            self._patience -= waited
+            self._allowance -= len(data)
+        return self._allowance > 0
+
+    async def _check(self) -> None:
+        self._over = not (await self._inspect()).get("Running")
+        self._interval = min(self._interval * 2, _CHECK_MAX)
+        self._next_check = anyio.current_time() + self._interval
 
     async def _receive(self) -> bytes:
         try:
@@ -208,7 +238,7 @@ class DockerExec:
             raise LinkLost("The connection to the engine broke.", outcome="unknown") from exc
 
     async def _last(self) -> OutputChunk | None:
-        if not self._decoder.at_boundary:
+        if not self._over and not self._decoder.at_boundary:
             await self._require_running()
             raise LinkLost("The engine's output ended inside a frame.", outcome="unknown")
         if self._suspect is None:
@@ -232,7 +262,7 @@ class DockerExec:
 
     async def _settled(self) -> dict[str, Any] | None:
         """Return the state of the exec once it has ended, or nothing if it does not."""
-        for pause in (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4):
+        for pause in _SETTLE_PAUSES:
             await anyio.sleep(pause)
             state = await self._inspect(urgent=True)
             if not state.get("Running"):

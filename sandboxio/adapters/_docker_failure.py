@@ -108,6 +108,7 @@ RULES: tuple[Rule, ...] = (
     ),
 )
 
+_HINTS: dict[Phase, str] = {"remove": "sandboxio reap --kill"}
 _FALLBACK: dict[Phase, type[SandboxError]] = {
     "connect": ConnectError,
     "image": CreationError,
@@ -133,7 +134,7 @@ def classify(
             continue
         if re.search(rule.words, message, re.IGNORECASE):
             return rule.error, rule.hint
-    return _FALLBACK[phase], None
+    return _FALLBACK[phase], _HINTS.get(phase)
 
 
 def failure(phase: Phase, status: int | None, message: str) -> SandboxError:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sandboxio.core import requests
 from sandboxio.core.config import DEFAULT_NETWORK, DEFAULT_RESOURCES
 from sandboxio.core.errors import (
     CapabilityNotSupported,
     ConfigurationError,
+    ConnectError,
     CreateTimeout,
     UnverifiedIsolationWarning,
 )
@@ -21,12 +22,14 @@ from sandboxio.core.sandbox import Sandbox
 from sandboxio.core.tiers import IsolationTier
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from sandboxio.core.driver import Driver, DriverSandbox
     from sandboxio.core.models import ManagedSandbox, NetworkPolicy, Resources
     from sandboxio.core.protocols import AsyncSandbox, Backend
     from sandboxio.core.record import OperationRecord
+
+T = TypeVar("T")
 
 CONNECT_TIMEOUT = 30.0
 """Seconds that finding, listing or removing a sandbox may take."""
@@ -89,18 +92,19 @@ class DriverBackend:
         requests.text("sandbox_id", sandbox_id)
         redactor = Redactor()
         with self._recorder(sandbox_id, {}, redactor).operation("connect"):
-            sandbox = await self._driver.connect(sandbox_id)
+            sandbox = await self._bounded(lambda: self._driver.connect(sandbox_id))
         return self._handle(sandbox, {}, redactor)
 
     async def list_managed(
         self, *, labels: Mapping[str, str] | None = None
     ) -> list[ManagedSandbox]:
-        return await self._driver.list_managed(dict(labels or {}))
+        wanted = requests.labels(labels)
+        return await self._bounded(lambda: self._driver.list_managed(wanted))
 
     async def kill_managed(self, sandbox_id: str) -> bool:
         requests.text("sandbox_id", sandbox_id)
         with self._recorder(sandbox_id, {}, Redactor()).operation("kill"):
-            return await self._driver.remove_managed(sandbox_id)
+            return await self._bounded(lambda: self._driver.remove_managed(sandbox_id))
 
     async def _provision(self, request: requests.CreateRequest) -> DriverSandbox:
         try:
@@ -109,6 +113,14 @@ class DriverBackend:
             raise CreateTimeout(
                 f"The {self.name} sandbox was not ready within {request.timeout:g} s.",
                 outcome="not_started",
+            ) from None
+
+    async def _bounded(self, action: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await Deadline(CONNECT_TIMEOUT).bound(action)
+        except DeadlinePassed:
+            raise ConnectError(
+                f"The {self.name} backend did not answer within {CONNECT_TIMEOUT:g} s."
             ) from None
 
     def _handle(

@@ -100,7 +100,9 @@ class SandboxFiles:
             with await anyio.to_thread.run_sync(_open_source, Path(local)) as source:
                 status = os.fstat(source.fileno())
                 mode = (stat.S_IMODE(status.st_mode) & 0o755) | 0o644
-                await self._driver.write(where, _pieces(source), size=status.st_size, mode=mode)
+                await self._driver.write(
+                    where, _pieces(source, status.st_size), size=status.st_size, mode=mode
+                )
                 record.bytes_in = status.st_size
 
         await self._operation("file_upload", where, act)
@@ -212,8 +214,12 @@ def _discard(part: Path) -> None:
     part.unlink(missing_ok=True)
 
 
-async def _pieces(source: IO[bytes]) -> AsyncIterator[bytes]:
-    while piece := await anyio.to_thread.run_sync(source.read, _PIECE):
+async def _pieces(source: IO[bytes], size: int) -> AsyncIterator[bytes]:
+    while size > 0:
+        piece = await anyio.to_thread.run_sync(source.read, min(size, _PIECE))
+        if not piece:
+            raise ConfigurationError("The local file became shorter while it was uploaded.")
+        size -= len(piece)
         yield piece
 
 

@@ -63,7 +63,7 @@ class CreateRequest:
             env=environment("env", env),
             secrets=environment("secrets", secrets),
             timeout=seconds("timeout", timeout),
-            metadata=_metadata(metadata),
+            metadata=labels(metadata),
             user=_user(user),
         )
 
@@ -239,7 +239,7 @@ def _variable_value(name: str, key: object, value: object) -> str:
     return value
 
 
-def _metadata(value: object) -> dict[str, str]:
+def labels(value: object) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
