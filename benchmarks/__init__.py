@@ -1,0 +1,1 @@
+"""Speed, as ratios to the raw engine in the same run."""
