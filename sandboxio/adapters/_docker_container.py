@@ -195,7 +195,8 @@ def caller_user(facts: ImageFacts, spec: str) -> User:
     Raises:
         ConfigurationError: the image has no such user or group.
     """
-    user = resolve_user(facts, spec)
+    own = sandbox_user(facts)
+    user = own if spec in (own.name, str(own.uid), own.spec) else resolve_user(facts, spec)
     if user is None:
         raise ConfigurationError(
             f"The sandbox has no user {spec!r}.", hint='Give a number, as in user="1000:1000".'
@@ -205,15 +206,15 @@ def caller_user(facts: ImageFacts, spec: str) -> User:
 
 def preparation(facts: ImageFacts, user: User, *, hosts: bool) -> bytes:
     """Return the one archive put into a container before it starts: home, work, accounts."""
+    own = sandbox_user(facts)
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         _add_directory(archive, WORKDIR, user)
-        if user.home == HOME:
-            if "/home" not in facts.directories:
-                _add_directory(archive, "/home", User(0, 0, "root", "/"))
-            _add_directory(archive, HOME, user)
-        if user.uid == SANDBOX_UID:
-            _add_accounts(archive, facts, user)
+        if "/home" not in facts.directories:
+            _add_directory(archive, "/home", User(0, 0, "root", "/"))
+        _add_directory(archive, HOME, user if user.home == HOME else own)
+        if own.uid == SANDBOX_UID:
+            _add_accounts(archive, facts, own)
         if hosts:
             _add_file(archive, "/etc/hosts", _HOSTS)
     return buffer.getvalue()

@@ -41,6 +41,12 @@ class Endpoint:
         return urlsplit(self.url).scheme
 
     @property
+    def shown(self) -> str:
+        """The address without a user's name and password."""
+        scheme, _, rest = self.url.partition("://")
+        return f"{scheme}://{rest.rpartition('@')[2]}"
+
+    @property
     def one_way_streams(self) -> bool:
         """Whether a stream cannot be half closed, so that stdin could never end."""
         return self.tls_directory is not None or self.scheme == "npipe"
@@ -48,7 +54,7 @@ class Endpoint:
     @property
     def hint(self) -> str:
         return (
-            f"Tried {self.url} (from {self.source}). Start the engine, or set DOCKER_HOST to "
+            f"Tried {self.shown} (from {self.source}). Start the engine, or set DOCKER_HOST to "
             "where it listens."
         )
 

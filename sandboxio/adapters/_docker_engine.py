@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -124,6 +125,7 @@ class Engine:
         client.timeout = None
         client.trust_env = False
         client.connected = True
+        weakref.finalize(self, client.close)
         return client
 
     @contextmanager
@@ -148,7 +150,7 @@ class Engine:
         return ConnectError(
             "The engine refuses this user." if denied else "The engine does not answer.",
             hint=(
-                f"Let this user reach {self.endpoint.url}: sudo usermod -aG docker $USER"
+                f"Let this user reach {self.endpoint.shown}: sudo usermod -aG docker $USER"
                 if denied
                 else self.endpoint.hint
             ),

@@ -120,9 +120,7 @@ class DockerSandbox:
         )
 
     def _caller(self, spec: str | None) -> User:
-        if spec is None or spec == self._user.name:
-            return self._user
-        return containers.caller_user(self._facts, spec)
+        return self._user if spec is None else containers.caller_user(self._facts, spec)
 
     def _cwd(self, cwd: str | None) -> str:
         return str(PurePosixPath(WORKDIR) / (cwd or ""))

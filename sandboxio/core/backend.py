@@ -83,6 +83,7 @@ class DriverBackend:
             )
         self._driver.refuse(request)
         redactor = Redactor(request.secrets.values())
+        _keep_secrets_out_of_labels(request, redactor)
         with self._recorder("", request.metadata, redactor).operation("create") as record:
             sandbox = await self._provision(request)
             record.sandbox_id, record.isolation = sandbox.id, sandbox.isolation
@@ -149,6 +150,15 @@ class DriverBackend:
             redactor=redactor,
             on_record=self._on_record,
         )
+
+
+def _keep_secrets_out_of_labels(request: requests.CreateRequest, redactor: Redactor) -> None:
+    for key, value in request.metadata.items():
+        if redactor.redact(value) != value:
+            raise ConfigurationError(
+                f"metadata: the value of {key!r} holds a secret, and metadata becomes labels.",
+                hint="Pass an identifier of the secret, never the secret.",
+            )
 
 
 def check_claim(name: str, backend: Backend, requirement: IsolationTier | None) -> None:
