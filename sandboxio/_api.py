@@ -14,6 +14,7 @@ from sandboxio.core.config import (
     CreateOptions,
 )
 from sandboxio.core.errors import ConfigurationError
+from sandboxio.core.lifecycle import within_grace
 from sandboxio.core.models import DEFAULT_TIMEOUT
 
 if TYPE_CHECKING:
@@ -84,7 +85,11 @@ async def create(
         metadata=options.metadata,
         user=options.user,
     )
-    await check_verified(name, sandbox, requirement)
+    try:
+        check_verified(name, sandbox, requirement)
+    except BaseException:
+        await within_grace(sandbox.kill)
+        raise
     return sandbox
 
 

@@ -171,13 +171,13 @@ def check_claim(name: str, backend: Backend, requirement: IsolationTier | None) 
         )
 
 
-async def check_verified(
-    name: str, sandbox: AsyncSandbox, requirement: IsolationTier | None
-) -> None:
-    """Remove and refuse a sandbox whose verified tier is too weak; warn of an unverified one."""
+def check_verified(name: str, sandbox: AsyncSandbox, requirement: IsolationTier | None) -> None:
+    """Refuse a sandbox whose verified tier is too weak, and warn of an unverified one.
+
+    The caller removes what is refused; no code has run in it.
+    """
     tier = sandbox.isolation
     if requirement is not None and not tier.satisfies(requirement):
-        await sandbox.kill()
         raise ConfigurationError(
             f"The {name!r} sandbox was verified as {tier.name}; {requirement.name} is required. "
             "It was removed before any code ran.",

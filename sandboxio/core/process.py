@@ -138,10 +138,6 @@ class SandboxProcess:
             return self._status.exit_code
         return None if self._killed is None else 137
 
-    @property
-    def timeout(self) -> float:
-        return self._timeout
-
     def _live(self) -> ExecChannel:
         if self._channel is None:
             raise ConfigurationError(

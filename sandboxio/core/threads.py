@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import time
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -28,8 +29,8 @@ THREADS_VARIABLE = "SBX_DOCKER_THREADS"
 DEFAULT_THREADS = 64
 URGENT_THREADS = 8
 """Threads that only teardown may use, so that it never waits for ordinary calls."""
-URGENT_EXIT_WAIT = 5.0
-"""Seconds the interpreter's exit waits for an urgent call."""
+EXIT_WAIT = 5.0
+"""Seconds the interpreter's exit waits for teardown that is still under way."""
 UNBOUNDED_CALL = 60.0
 """Seconds a call may take when nothing around it sets a deadline."""
 
@@ -109,6 +110,8 @@ class _Job(Generic[T]):
             threading.Thread(target=self._dispose, daemon=True, name="sandboxio-late").start()
         if not self.begun:
             _unfinished.discard(self)
+        elif self._late is not None and not self.ended.is_set():
+            _outlive(self)
 
     def _dispose(self) -> None:
         if self._late is not None:
@@ -124,8 +127,9 @@ def _outlive(job: _Job[Any]) -> None:
 
 def _finish() -> None:
     """Let teardown that an interrupt left behind come to its end."""
+    until = time.monotonic() + EXIT_WAIT
     for job in tuple(_unfinished):
-        job.ended.wait(URGENT_EXIT_WAIT)
+        job.ended.wait(max(0.0, until - time.monotonic()))
 
 
 def _limiter(*, urgent: bool) -> anyio.CapacityLimiter:
