@@ -30,6 +30,7 @@ MAX_READ_BYTES = 256 * 1024 * 1024
 MAX_DOWNLOAD_BYTES = 16 * 1024 * 1024 * 1024
 """Most that `download()` writes to the host's disk."""
 _PIECE = 256 * 1024
+_BATCH = 1024 * 1024
 
 
 class SandboxFiles:
@@ -118,6 +119,7 @@ class SandboxFiles:
                     MAX_DOWNLOAD_BYTES, "download() writes at most 16 GiB.", target=target
                 )
                 await self._driver.read(where, offset=0, length=None, sink=sink.add)
+                await sink.flush()
             record.bytes_out = sink.size
 
         await self._operation("file_download", where, act)
@@ -141,12 +143,13 @@ class SandboxFiles:
 
 
 class _Bounded:
-    """Receives pieces up to a limit, in memory or into a file of the host."""
+    """Gathers pieces up to a limit; with a target, passes them on to a file of the host."""
 
     def __init__(self, limit: int, complaint: str, *, target: IO[bytes] | None = None) -> None:
         self._limit = limit
         self._complaint = complaint
         self._target = target
+        self._waiting = 0
         self.size = 0
         self.parts: list[bytes] = []
 
@@ -156,10 +159,16 @@ class _Bounded:
             raise FileSystemError(
                 self._complaint, hint="Use read(offset=, length=) for ranges.", outcome="done"
             )
-        if self._target is None:
-            self.parts.append(piece)
-        else:
-            await anyio.to_thread.run_sync(self._target.write, piece)
+        self.parts.append(piece)
+        self._waiting += len(piece)
+        if self._target is not None and self._waiting >= _BATCH:
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Write what has gathered: in batches, since each costs a change of thread."""
+        if self._target is not None:
+            parts, self.parts, self._waiting = self.parts, [], 0
+            await anyio.to_thread.run_sync(self._target.writelines, parts)
 
 
 @contextlib.asynccontextmanager

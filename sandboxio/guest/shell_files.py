@@ -44,6 +44,7 @@ _CODES: dict[int, type[FileSystemError]] = {
 _PRELUDE = """\
 LC_ALL=C; export LC_ALL
 p=$(printf "$1"X); p=${p%X}
+case $p in /*) ;; *) p=./$p ;; esac
 fail() { echo "$2" >&2; exit "$1"; }
 absent() {
   d=$p
@@ -81,45 +82,49 @@ tail -c "+$(($2 + 1))" <"$p" | head -c "$3"
 """
 )
 
+_PARENT = """\
+case $p in */*) d=${p%/*}; d=${d:-/} ;; *) d=. ;; esac
+spare=${TMPDIR:-/tmp}
+"""
+
 _WRITE = (
     _PRELUDE
+    + _PARENT
     + """\
 [ -d "$p" ] && fail 74 'is a directory'
-case $p in */) fail 73 'not a directory' ;; esac
 if [ -e "$p" ]; then
   [ -f "$p" ] || fail 70 'not a regular file'
   [ -w "$p" ] || fail 72 'permission denied'
+elif [ ! -L "$p" ]; then
+  [ -e "$d" ] || absent
+  [ -d "$d" ] || fail 73 'not a directory'
+  { [ -w "$d" ] && [ -x "$d" ]; } || fail 72 'permission denied'
 fi
 umask 022
-part=$p.$4
-[ -L "$p" ] && part=${TMPDIR:-/tmp}/$4
-if ! : 2>/dev/null >"$part"; then
-  case $p in */*) d=${p%/*}; d=${d:-/} ;; *) d=. ;; esac
-  if [ -f "$p" ]; then part=${TMPDIR:-/tmp}/$4
-  elif [ -L "$p" ]; then :
-  elif [ ! -e "$d" ]; then absent
-  elif [ ! -d "$d" ]; then fail 73 'not a directory'
-  elif [ ! -w "$d" ]; then fail 72 'permission denied'
-  fi
-fi
-trap 'rm -f "$part"' EXIT
-trap 'exit 70' HUP INT TERM
+part=$p
+for c in "$d" "$spare"; do
+  if true 2>/dev/null >"$c/$4"; then part=$c/$4; break; fi
+done
+[ "$part" = "$p" ] || trap 'rm -f "$part"' EXIT
 head -c "$2" >"$part" || fail 70 'the data could not be stored'
 [ "$(wc -c <"$part")" -eq "$2" ] || fail 70 'the data arrived incomplete'
-if [ -e "$p" ] || [ -L "$p" ]; then
+if [ "$part" = "$p" ]; then :
+elif [ -e "$p" ] || [ -L "$p" ]; then
   cat <"$part" >"$p" || fail 70 'the data could not be stored'
-  [ -z "$3" ] || chmod "$3" "$p" || fail 72 'permission denied'
 else
-  chmod "${3:-644}" "$part" && mv -f "$part" "$p" || fail 70 'the data could not be stored'
+  chmod 644 "$part" && mv -f "$part" "$p" || fail 70 'the data could not be stored'
 fi
+[ -z "$3" ] || chmod "$3" "$p" || fail 72 'permission denied'
 """
 )
+"""A new file appears whole; an existing one keeps its identity, links to it, and its mode."""
+
+_FORGET = _PRELUDE + _PARENT + 'rm -f "$d/$2" "$spare/$2"\n'
 
 _STAT = (
     _PRELUDE
     + """\
 [ -e "$p" ] || [ -L "$p" ] || absent
-case $p in /*) ;; *) p=./$p ;; esac
 if [ "$3" = follow ]; then
   [ -e "$p" ] || absent
   exec stat -L -c "$2 %f %s %Y" "$p"
@@ -149,7 +154,6 @@ if [ -e "$p" ] || [ -L "$p" ]; then
   [ "$2" = parents ] && [ -d "$p" ] && exit
   fail 75 'exists already'
 fi
-case $p in /*) ;; *) p=./$p ;; esac
 umask 022
 if [ "$2" = parents ]; then said=$(mkdir -p "$p" 2>&1) && exit
 else said=$(mkdir "$p" 2>&1) && exit; fi
@@ -167,7 +171,6 @@ _REMOVE = (
     _PRELUDE
     + """\
 [ -e "$p" ] || [ -L "$p" ] || absent
-case $p in /*) ;; *) p=./$p ;; esac
 if [ "$2" = recursive ]; then said=$(rm -rf "$p" 2>&1) && exit
 elif [ -d "$p" ] && [ ! -L "$p" ]; then said=$(rmdir "$p" 2>&1) && exit
 else said=$(rm -f "$p" 2>&1) && exit; fi
@@ -207,7 +210,14 @@ class ShellFiles:
     ) -> None:
         bits = "" if mode is None else f"{mode:o}"
         part = f".sandboxio-{secrets.token_hex(8)}"
-        await self._run(_WRITE, path, str(size), bits, part, source=source)
+        try:
+            await self._run(_WRITE, path, str(size), bits, part, source=source)
+        except FileSystemError:
+            raise  # the script itself ended, and took its part with it
+        except BaseException:
+            with contextlib.suppress(SandboxError):
+                await within_grace(lambda: self._run(_FORGET, path, part))
+            raise
 
     async def stat(self, path: str, *, follow: bool) -> FileInfo:
         mark = _mark()
