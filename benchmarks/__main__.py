@@ -94,7 +94,7 @@ def _report(samples: Samples) -> None:
     SAMPLES.write_text(json.dumps(samples, indent=1) + "\n", encoding="utf-8")
     print(f"{'work':<20} {'raw ms':>8} {'ours ms':>8} {'ratio':>6}")
     for name, pairs in samples.items():
-        raw, ours = (statistics.median(column) for column in zip(*_without_first(pairs)))
+        raw, ours = (statistics.median(column) for column in zip(*_without_first(pairs), strict=True))
         print(f"{name:<20} {raw:8.1f} {ours:8.1f} {ours / raw:6.2f}")
 
 
