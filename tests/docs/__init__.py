@@ -1,0 +1,1 @@
+"""Documentation and examples, run."""

@@ -1,0 +1,64 @@
+"""Every program of `examples/` runs, and prints what it is there to show."""
+
+from __future__ import annotations
+
+import runpy
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .blocks import ROOT
+
+if TYPE_CHECKING:
+    from .double import HostBackend
+
+SHOWS = {
+    "hello.py": "hello from the sandbox",
+    "files_and_streaming.py": "total: 7",
+    "prove_egress_denied.py": "denied",
+    "timeouts.py": "SBX_E1302",
+    "sync.py": "42",
+}
+TARGETS: list[list[str]] = [[], ["docker://python:3.12-slim"]]
+
+
+@pytest.mark.parametrize("name", SHOWS)
+@pytest.mark.parametrize("arguments", TARGETS, ids=["default", "given"])
+def test_program_runs_offline(
+    name: str,
+    arguments: list[str],
+    double: HostBackend,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A program takes its target from its first argument, or has one."""
+    assert SHOWS[name] in _output(name, arguments, monkeypatch, capsys)
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("name", SHOWS)
+@pytest.mark.usefixtures("engine")
+def test_program_runs_on_a_real_engine(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A program does on a real engine what it says it does."""
+    assert SHOWS[name] in _output(name, [], monkeypatch, capsys)
+
+
+def test_every_program_is_run() -> None:
+    """No program of the folder is forgotten here or in its README."""
+    programs = {path.name for path in ROOT.glob("examples/*.py")}
+    readme = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+    assert programs == set(SHOWS)
+    assert [name for name in programs if f"]({name})" not in readme] == []
+
+
+def _output(
+    name: str,
+    arguments: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> str:
+    monkeypatch.setattr("sys.argv", [name, *arguments])
+    runpy.run_path(str(ROOT / "examples" / name), run_name="__main__")
+    return capsys.readouterr().out
