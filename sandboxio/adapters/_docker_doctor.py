@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import Future
+from contextlib import closing
 from pathlib import PurePosixPath
 from typing import Any, Literal, Protocol
 
@@ -137,13 +138,18 @@ class _Answers:
             self.image = False
 
 
+def _asked(client: Any) -> _Answers:
+    with closing(client):
+        return _Answers(client)
+
+
 def _ask(engine: Engine) -> _Answers:
     """Ask in a thread of its own: the calling thread may have a running event loop."""
     answers: Future[_Answers | None] = Future()
 
     async def ask() -> _Answers | None:
         with anyio.move_on_after(REACH_SECONDS):
-            return await engine.call("connect", _Answers)
+            return await engine.call("connect", _asked)
         return None
 
     def work() -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _STYLES = {
     "ok": "green",
     "removed": "green",
-    "failed": "bold red",
+    "failed": "red",
     "skipped": "yellow",
     "note": "yellow",
 }

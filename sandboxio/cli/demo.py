@@ -67,6 +67,8 @@ class DemoReport:
     """The result of the command."""
 
     backend: str
+    run: str
+    """Metadata of the sandbox, by which `reap --label run=…` would find it."""
     sandbox_id: str
     isolation: str
     steps: tuple[Step, ...]
@@ -124,6 +126,7 @@ class Demo:
         self._target = backend
         self._name = dsn.parse(backend).backend
         self._console = console
+        self._run = secrets.token_hex(4)
         self._steps: list[Step] = []
         self._pulling = False
 
@@ -136,11 +139,11 @@ class Demo:
             found = await self._egress(sandbox)
             await self._teardown(sandbox)
         tier = sandbox.isolation.value
-        return DemoReport(self._name, sandbox.id, tier, tuple(self._steps), found)
+        return DemoReport(self._name, self._run, sandbox.id, tier, tuple(self._steps), found)
 
     async def _create(self) -> AsyncSandbox:
         with self._step("create") as step:
-            metadata = {"made-by": "sandboxio-demo", "run": secrets.token_hex(4)}
+            metadata = {"made-by": "sandboxio-demo", "run": self._run}
             sandbox = await sandboxio.create(self._configured(), metadata=metadata)
             step.detail = f"{sandbox.id}, isolation {sandbox.isolation.value}"
         return sandbox
