@@ -94,7 +94,8 @@ def _report(samples: Samples) -> None:
     SAMPLES.write_text(json.dumps(samples, indent=1) + "\n", encoding="utf-8")
     print(f"{'work':<20} {'raw ms':>8} {'ours ms':>8} {'ratio':>6}")
     for name, pairs in samples.items():
-        raw, ours = (statistics.median(column) for column in zip(*_without_first(pairs), strict=True))
+        columns = zip(*_without_first(pairs), strict=True)
+        raw, ours = (statistics.median(column) for column in columns)
         print(f"{name:<20} {raw:8.1f} {ours:8.1f} {ours / raw:6.2f}")
 
 

@@ -157,6 +157,9 @@ class DoubleSandbox:
     async def start_code(self, request: CodeRequest) -> DoubleChannel:
         return await self._start(request)
 
+    def explain(self, capability: Capability) -> str | None:
+        return None
+
     async def remove(self) -> None:
         await self._driver.steps.at("remove")
 

@@ -15,7 +15,7 @@ from sandboxio.adapters._docker_answers import ContainerDescription
 from sandboxio.adapters._docker_failure import failure
 from sandboxio.adapters._docker_stream import READ_BYTES, ByteStream, FrameDecoder
 from sandboxio.core.driver import ExitStatus, KillReport
-from sandboxio.core.errors import LinkLost, PathNotFound, SandboxError, SandboxGone
+from sandboxio.core.errors import ExecutionError, LinkLost, PathNotFound, SandboxError, SandboxGone
 from sandboxio.core.lifecycle import teardown_grace
 from sandboxio.guest import shell_kill
 
@@ -30,6 +30,7 @@ INIT = ("/sbin/docker-init", "-s", "--")
 MARKER = "SANDBOXIO_CALL"
 """Variable that tells the wrapper of a call from those of others."""
 
+_KILLED = 137
 _CHECK_FIRST = 0.25
 _CHECK_MAX = 2.0
 _LAST_WORDS = 0.3
@@ -54,15 +55,15 @@ class ExecSpec:
     stdin: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass
 class Container:
     """The container an exec runs in."""
 
     engine: Engine
     id: str
-    keeper: int
-    """Pid, inside, of the process that ends the lifetime; ending everything spares it."""
     pids_limit: int
+    sweeps: int = 0
+    """How often everything of a user had to be ended, innocent calls included."""
 
 
 async def start(container: Container, spec: ExecSpec) -> DockerExec:
@@ -128,6 +129,7 @@ class DockerExec:
         self._received = False
         self._suspect: OutputChunk | None = None
         self._ended = False
+        self._sweeps = container.sweeps
         self._preface = b""
         self._over = False
         """The command has ended; its output may not have arrived whole."""
@@ -175,6 +177,11 @@ class DockerExec:
         code = await self._exit_code()
         if code >= 128:
             await self._require_running()
+        if code == _KILLED and self._container.sweeps != self._sweeps:
+            raise ExecutionError(
+                "The call was ended together with another one that could not be ended alone.",
+                hint="Look at what it left behind, then repeat the call.",
+            )
         return ExitStatus(code)
 
     async def kill(self) -> KillReport:
@@ -188,11 +195,11 @@ class DockerExec:
                 break
             await anyio.sleep(pause)  # the engine has not come to starting it yet
         if state is not None and (
-            outcome is shell_kill.Ending.ENDED or state.get("ExitCode") != 137
+            outcome is shell_kill.Ending.ENDED or state.get("ExitCode") != _KILLED
         ):
             return KillReport(complete=True)
-        keeper = str(self._container.keeper)
-        outcome = await _end(self._container, self._user, shell_kill.END_ALL, keeper)
+        self._container.sweeps += 1
+        outcome = await _end(self._container, self._user, shell_kill.END_ALL)
         complete = outcome is shell_kill.Ending.ENDED and await self._settled() is not None
         return KillReport(complete=complete, collateral=True)
 
@@ -295,23 +302,23 @@ def _not_started(words: bytes) -> SandboxError:
     return failure("call", None, text)
 
 
-async def _end(container: Container, user: str, script: str, argument: str) -> shell_kill.Ending:
+async def _end(container: Container, user: str, script: str, *words: str) -> shell_kill.Ending:
     """Run one of the ending scripts as the user of the call, which alone may signal it."""
     try:
-        return await _run_ending(container, user, script, argument)
+        return await _run_ending(container, user, script, *words)
     except SandboxGone:
         raise
     except SandboxError:
         pass
     # Most likely the call has used up the processes the container may have.
     async with _headroom(container):
-        return await _run_ending(container, user, script, argument)
+        return await _run_ending(container, user, script, *words)
 
 
 async def _run_ending(
-    container: Container, user: str, script: str, argument: str
+    container: Container, user: str, script: str, *words: str
 ) -> shell_kill.Ending:
-    spec = ExecSpec(("/bin/sh", "-c", script, "sh", argument), user, "/", {})
+    spec = ExecSpec(("/bin/sh", "-c", script, "sh", *words), user, "/", {})
     exec_id = await _create(container, spec)
     stream, early = await _attach(container, exec_id)
     decoder, said = FrameDecoder(), b""

@@ -46,7 +46,7 @@ class DockerSandbox:
     ) -> None:
         labels = described.labels
         self._engine = engine
-        self._name = described.name
+        self._container = execs.Container(engine, described.name, containers.PIDS_LIMIT)
         self._described = described
         self._facts = facts
         self._user = user
@@ -65,6 +65,13 @@ class DockerSandbox:
         if self._engine.endpoint.one_way_streams:
             flags &= ~Capability.STDIN
         return flags
+
+    def explain(self, capability: Capability) -> str | None:
+        if capability is Capability.RUN_CODE:
+            return f"Its image has none of the interpreters {', '.join(probe.INTERPRETERS)}."
+        if capability is Capability.STDIN:
+            return "A stream to this engine cannot be half closed, so that stdin would never end."
+        return None
 
     @property
     def native(self) -> object:
@@ -101,7 +108,7 @@ class DockerSandbox:
         return channel
 
     async def remove(self) -> None:
-        await self._engine.remove(self._name)
+        await self._engine.remove(self._container.id)
 
     async def ask(self) -> None:
         """Learn, on a sandbox that runs already, what its first words would have told."""
@@ -112,12 +119,6 @@ class DockerSandbox:
             said += chunk.data
         await channel.aclose()
         self._report = probe.parse(said)
-
-    @property
-    def _container(self) -> execs.Container:
-        return execs.Container(
-            self._engine, self._name, self._report.process, containers.PIDS_LIMIT
-        )
 
     def _caller(self, spec: str | None) -> User:
         return self._user if spec is None else containers.caller_user(self._facts, spec)

@@ -68,7 +68,7 @@ CATALOG: dict[str, Entry] = {
     ),
     "SBX_E1301": Entry(
         "ExecutionError",
-        "A command ended with an exit code other than 0 and raise_for_status() was called.",
+        "A command failed: raise_for_status() met its exit code, or another call's end took it along.",
         "Read exc.result.stderr.",
     ),
     "SBX_E1302": Entry(

@@ -54,6 +54,7 @@ class Sandbox:
         self._recorder = recorder
         self._redactor = redactor
         self._gone = False
+        self._removed = False
 
     def __repr__(self) -> str:
         state = "gone" if self._gone else "running"
@@ -259,21 +260,23 @@ class Sandbox:
         if self._gone:
             raise SandboxGone("This sandbox has been removed.", outcome="not_started")
         if capability not in self.capabilities:
+            reason = self._driver.explain(capability)
             raise CapabilityNotSupported(
-                f"This {self._backend} sandbox does not support {capability.name}.",
+                f"This {self._backend} sandbox does not support {capability.name}."
+                + (f" {reason}" if reason else ""),
                 hint=f"It declares: {', '.join(f.name or '' for f in self.capabilities)}.",
             )
 
     def _redact(self, error: SandboxError) -> None:
         if isinstance(error, SandboxGone):
-            self._gone = True
+            self._gone = True  # for its users; what is left of it is still to be removed
         redact_error(error, self._redactor)
 
     async def _remove(self) -> None:
         """Remove the sandbox, shielded and bounded; warn when that could not be finished."""
-        if self._gone:
+        if self._removed:
             return
         if await within_grace(self._driver.remove):
-            self._gone = True
+            self._gone = self._removed = True
         else:
             warn_orphaned(self._backend, self.id, self._driver.metadata)

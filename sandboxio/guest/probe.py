@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from sandboxio.core.errors import CreationError
 
+INTERPRETERS = ("python3", "python", "bash")
 PROBE = """\
 while read -r k v; do
   case $k in CapEff:|CapBnd:|NoNewPrivs:|Seccomp:) echo "$k $v";; esac
@@ -18,11 +19,10 @@ done </proc/self/status
 while read -r k v; do
   case $k in *:*) echo "Interface: ${k%%:*}";; esac
 done </proc/net/dev
-for p in python3 python bash; do
+for p in @INTERPRETERS@; do
   if command -v "$p" >/dev/null 2>&1; then echo "Program: $p"; fi
 done
-echo "Process: $$"
-"""
+""".replace("@INTERPRETERS@", " ".join(INTERPRETERS))
 FIRST_PROCESS = (
     PROBE
     + """\
@@ -45,12 +45,6 @@ class Report:
     interfaces: frozenset[str] = frozenset()
     programs: frozenset[str] = frozenset()
 
-    @property
-    def process(self) -> int:
-        """Process id, inside, of whoever reported: the lifetime's sleeper, when it was that."""
-        value = self.facts.get("Process", "")
-        return int(value) if value.isascii() and value.isdecimal() else 0
-
 
 def parse(text: bytes) -> Report:
     """Read a report; lines that are not of it are ignored."""
@@ -63,7 +57,7 @@ def parse(text: bytes) -> Report:
             interfaces.add(value)
         elif key == "Program":
             programs.add(value)
-        elif key in ("CapEff", "CapBnd", "NoNewPrivs", "Seccomp", "Process"):
+        elif key in ("CapEff", "CapBnd", "NoNewPrivs", "Seccomp"):
             facts[key] = value
     return Report(facts, frozenset(interfaces), frozenset(programs))
 

@@ -14,20 +14,21 @@ _SCAN = """\
 scan() {
   table=
   for f in /proc/[0-9]*/status; do
-    pid= parent= state=
+    pid= parent= state= user=
     while read -r k v rest; do
       case $k in
         State:) state=$v ;;
         Pid:) pid=$v ;;
-        PPid:) parent=$v; break ;;
+        PPid:) parent=$v ;;
+        Uid:) user=$v; break ;;
       esac
     done 2>/dev/null <"$f"
-    [ -n "$parent" ] && table="$table $pid:$parent:$state"
+    [ -n "$user" ] && table="$table $pid:$parent:$state:$user"
   done
 }
 each() {
   for t in $table; do
-    pid=${t%%:*}; parent=${t#*:}; state=${parent#*:}; parent=${parent%%:*}
+    pid=${t%%:*}; t=${t#*:}; parent=${t%%:*}; t=${t#*:}; state=${t%%:*}; user=${t#*:}
     "$1"
   done
 }
@@ -71,11 +72,17 @@ if [ $quiet -lt 2 ]; then echo busy; else echo ended; fi
 END_ALL = (
     _SCAN
     + """\
-spared=" 1 $$ $1 "
+me= keeper=
+orient() {
+  [ "$pid" = $$ ] && me=$user
+  if [ "$parent" = 1 ] && { [ -z "$keeper" ] || [ "$pid" -lt "$keeper" ]; }; then keeper=$pid; fi
+}
 living() {
-  case $spared in *" $pid "*) return ;; esac
+  case $pid in 1|$$|$keeper) return ;; esac
+  [ "$user" = "$me" ] || return
   case $state in Z|X) ;; *) live="$live $pid" ;; esac
 }
+scan; each orient
 round=0
 while [ $round -lt 100 ]; do
   scan; live=; each living
@@ -86,7 +93,9 @@ done
 echo busy
 """
 )
-"""Arguments: the process that must survive besides the first. Ends everything the caller may."""
+"""No arguments. Ends every process of the same user, except the one that ends the lifetime.
+
+That is the oldest child of the first process, and only root could end it."""
 
 
 class Ending(Enum):

@@ -132,6 +132,9 @@ class WorldSandbox:
         await checkpoint()
         return WorldCall(self._world.answer(request.code))
 
+    def explain(self, capability: Capability) -> str | None:
+        return None
+
     async def remove(self) -> None:
         await checkpoint()
         if not self._world.immortal:

@@ -223,6 +223,9 @@ class HostSandbox:
             self._spawn(command.argv, request.cwd, request.env, stdin=True), command.stdin
         )
 
+    def explain(self, capability: Capability) -> str | None:
+        return None
+
     async def remove(self) -> None:
         await anyio.lowlevel.checkpoint()
         self.gone = True
