@@ -10,6 +10,7 @@ import pytest
 import sandboxio
 from sandboxio.cli.main import main
 from sandboxio.core.backend import DriverBackend
+from tests.cli.engine import StubEngine
 from tests.cli.world import World
 
 if TYPE_CHECKING:
@@ -54,3 +55,13 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     sandboxio.register("world", lambda: DriverBackend(made))
     yield made
     sandboxio.unregister("world")
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubEngine]:
+    """A stub that DOCKER_HOST leads to."""
+    monkeypatch.delenv("DOCKER_TLS_VERIFY", raising=False)
+    with StubEngine() as stub:
+        monkeypatch.setenv("DOCKER_HOST", stub.url)
+        yield stub
+        stub.shutdown()

@@ -1,4 +1,4 @@
-"""An HTTP server that answers the few questions the diagnosis asks an engine."""
+"""An HTTP server that answers the few questions the diagnosis asks an engine; pulls hang."""
 
 from __future__ import annotations
 
@@ -28,7 +28,12 @@ class StubEngine(ThreadingHTTPServer):
         self.info = dict(HEALTHY)
         self.version = {"Version": "24.0.7", "ApiVersion": "1.43", "MinAPIVersion": "1.24"}
         self.image = True
+        self.closed = threading.Event()
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    def server_close(self) -> None:
+        self.closed.set()
+        super().server_close()
 
     @property
     def url(self) -> str:
@@ -43,6 +48,17 @@ class StubEngine(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        """Begin a pull that makes no progress until the stub is closed."""
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        event = b'{"status": "Pulling"}\r\n'
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))
+        cast("StubEngine", self.server).closed.wait()
+
     def do_GET(self) -> None:
         status, answer = cast("StubEngine", self.server).answer(self.path)
         body = json.dumps(answer).encode()

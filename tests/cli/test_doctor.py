@@ -15,27 +15,17 @@ import pytest
 import sandboxio
 from sandboxio.adapters._docker_doctor import masked
 from sandboxio.doctor import DoctorReport, doctor
-from tests.cli.engine import StubEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from sandboxio.doctor import BackendReport, Check
     from tests.cli.conftest import Run
+    from tests.cli.engine import StubEngine
 
 pytest.importorskip("docker", reason="the extra 'docker' is not installed")
 
 PASSWORD = "hunter2"
-
-
-@pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubEngine]:
-    monkeypatch.delenv("DOCKER_TLS_VERIFY", raising=False)
-    with StubEngine() as stub:
-        monkeypatch.setenv("DOCKER_HOST", stub.url)
-        yield stub
-        stub.shutdown()
 
 
 def docker_of(report: DoctorReport) -> BackendReport:

@@ -17,6 +17,7 @@ from sandboxio.core.errors import ConnectError, OrphanedSandboxWarning
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
+    from tests.cli.engine import StubEngine
     from tests.cli.world import World
 
 
@@ -97,6 +98,20 @@ def test_reader_that_goes_away_is_no_traceback() -> None:
     )
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (1, b"")
+
+
+def test_interrupt_does_not_wait_for_a_pull(engine: StubEngine) -> None:
+    """A worker thread that is stuck in the engine does not keep the process."""
+    pytest.importorskip("docker", reason="the extra 'docker' is not installed")
+    engine.image = False
+    program = "from sandboxio.cli.main import run; run()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "demo"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert any("pulling" in line for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
