@@ -201,10 +201,11 @@ class Demo:
             return "the sandbox can still be connected to"
         backend = registry.resolve(self._name)
         if isinstance(backend, ReapableBackend):
-            with anyio.fail_after(CALL_SECONDS):
+            with anyio.move_on_after(CALL_SECONDS):
                 listed = await backend.list_managed()
-            if any(entry.sandbox_id == sandbox.id for entry in listed):
-                return "the backend still lists the sandbox"
+                still = any(entry.sandbox_id == sandbox.id for entry in listed)
+                return "the backend still lists the sandbox" if still else ""
+            return "the backend did not list its sandboxes in time"
         return ""
 
     @contextmanager
