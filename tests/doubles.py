@@ -102,6 +102,7 @@ class DoubleDriver:
         self.steps = Steps()
         self.play = Play()
         self.refusal: BaseException | None = None
+        self.reasons: dict[Capability, str] = {}
         self.created: list[CreateRequest] = []
         self.calls: list[DoubleChannel] = []
         self.stored: dict[str, bytes] = {}
@@ -158,7 +159,7 @@ class DoubleSandbox:
         return await self._start(request)
 
     def explain(self, capability: Capability) -> str | None:
-        return None
+        return self._driver.reasons.get(capability)
 
     async def remove(self) -> None:
         await self._driver.steps.at("remove")

@@ -137,8 +137,14 @@ class Client:
         self.has = self._gives
 
 
-async def brought(client: Any, reference: str = "host:1/img:2", **options: Any) -> ImageDescription:
-    return await bring(client, reference, **{"pull": True, "progress": None, **options})
+async def brought(
+    client: Any,
+    reference: str = "host:1/img:2",
+    *,
+    pull: bool = True,
+    progress: Callable[[str], None] | None = None,
+) -> ImageDescription:
+    return await bring(client, reference, pull=pull, progress=progress)
 
 
 @pytest.mark.anyio

@@ -21,7 +21,7 @@ from sandboxio import (
     OrphanedSandboxWarning,
     UnverifiedIsolationWarning,
 )
-from sandboxio.core import lifecycle
+from sandboxio.core import lifecycle, protocols
 from tests.conftest import SECRET
 
 if TYPE_CHECKING:
@@ -280,6 +280,14 @@ async def test_a_secret_is_not_metadata(backend: DriverBackend, driver: DoubleDr
         await backend.create(secrets={"TOKEN": SECRET}, metadata={"note": f"x{SECRET}"})
     assert SECRET not in str(caught.value)
     assert "provision" not in driver.log
+
+
+async def test_handles_are_the_public_ports(backend: DriverBackend, sandbox: Sandbox) -> None:
+    """What is handed out satisfies the protocols users annotate with."""
+    assert isinstance(backend, protocols.ReapableBackend)
+    assert isinstance(sandbox, protocols.AsyncSandbox)
+    assert isinstance(sandbox.files, protocols.AsyncFileSystem)
+    assert isinstance(sandbox.stream(["x"]), protocols.Process)
 
 
 async def test_the_backend_shows_its_claim(backend: DriverBackend) -> None:

@@ -63,7 +63,7 @@ async def test_odd_ranges_are_refused(
 ) -> None:
     """Ranges are whole numbers from 0 up, named when they are not."""
     name = next(iter(options))
-    given = options if value is None else {name: value}
+    given: dict[str, Any] = options if value is None else {name: value}
     with pytest.raises(ConfigurationError, match=name):
         await sandbox.files.read("f", **given)
     assert "file_read" not in driver.log

@@ -8,7 +8,7 @@ import pytest
 
 from sandboxio.core.redaction import MASK, MIN_LENGTH, Redactor
 
-CASES = [
+CASES: list[tuple[list[str], str, str]] = [
     (["hunter2"], "password=hunter2", "password=***"),
     (["hunter2"], "hunter2", "***"),
     (["hunter2"], "hunter hunter1", "hunter hunter1"),

@@ -163,16 +163,25 @@ async def test_a_call_whose_link_broke_is_ended(sandbox: Sandbox, driver: Double
 async def test_a_sandbox_found_gone_refuses_what_follows(
     sandbox: Sandbox, driver: DoubleDriver
 ) -> None:
-    """After `SandboxGone` nothing more is asked of the driver, and kill() stays silent."""
+    """After `SandboxGone` no call is asked of the driver; kill() removes what is left, once."""
     driver.steps.fail["receive"] = SandboxGone("removed")
     with pytest.raises(SandboxGone):
         await sandbox.run(["x"])
-    before = list(driver.log)
     with pytest.raises(SandboxGone, match="has been removed"):
         await sandbox.run(["x"])
-    await sandbox.kill()
-    assert driver.log == before
+    assert len(driver.calls) == 1
     assert "gone" in repr(sandbox)
+    await sandbox.kill()
+    await sandbox.kill()
+    assert driver.log.count("remove") == 1
+
+
+async def test_a_call_found_gone_is_not_killed(sandbox: Sandbox, driver: DoubleDriver) -> None:
+    """With the sandbox its processes went; the channel is let go."""
+    driver.steps.fail["receive"] = SandboxGone("removed")
+    with pytest.raises(SandboxGone):
+        await sandbox.run(["x"])
+    assert driver.log[-2:] == ["receive", "aclose"]
 
 
 async def test_a_killed_sandbox_refuses_every_call(sandbox: Sandbox, driver: DoubleDriver) -> None:
@@ -205,6 +214,17 @@ async def test_what_is_not_declared_is_refused(
     with pytest.raises(CapabilityNotSupported, match=str(missing.name)):
         await (made.run_code(**call) if "code" in call else made.run(**call))
     assert driver.calls == []
+
+
+async def test_a_refusal_gives_the_driver_s_reason(
+    backend: DriverBackend, driver: DoubleDriver
+) -> None:
+    """Where the sandbox knows why it lacks a capability, the refusal says so."""
+    driver.capabilities &= ~Capability.RUN_CODE
+    driver.reasons[Capability.RUN_CODE] = "Its image has no interpreter."
+    made = await backend.create()
+    with pytest.raises(CapabilityNotSupported, match=r"RUN_CODE\. Its image has no"):
+        await made.run_code("x")
 
 
 async def test_streaming_and_files_are_refused_the_same_way(

@@ -558,7 +558,11 @@ async def test_a_write_cut_short_takes_its_part_away(
     files: ShellFiles, box: Path, log: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When the source fails, the call is killed and what it may have left is removed."""
-    monkeypatch.setattr("secrets.token_hex", lambda size: "aa" * size)
+
+    def token(size: int) -> str:
+        return "aa" * size
+
+    monkeypatch.setattr("secrets.token_hex", token)
     (box / f".sandboxio-{'aa' * 8}").write_bytes(b"half")
 
     async def broken() -> AsyncIterator[bytes]:
