@@ -95,9 +95,6 @@ async def test_an_incomplete_kill_removes_the_sandbox(
 
 
 @pytest.mark.filterwarnings("ignore::sandboxio.OrphanedSandboxWarning")
-@pytest.mark.xfail(
-    strict=True, raises=ConnectError, reason="an error of the removal replaces the cancellation"
-)
 async def test_errors_of_the_clean_up_do_not_hide_the_cancellation(
     sandbox: Sandbox, driver: DoubleDriver
 ) -> None:
@@ -133,9 +130,6 @@ async def test_wait_for(sandbox: Sandbox, driver: DoubleDriver) -> None:
 
 
 @only_asyncio
-@pytest.mark.xfail(
-    strict=True, reason="a second task.cancel() goes through anyio's shield and stops the kill"
-)
 async def test_a_second_task_cancel(
     sandbox: Sandbox, driver: DoubleDriver, records: list[OperationRecord]
 ) -> None:
@@ -154,9 +148,6 @@ async def test_a_second_task_cancel(
 
 
 @only_asyncio
-@pytest.mark.xfail(
-    strict=True, reason="an exception while letting go of the channel loses the record"
-)
 async def test_task_cancel_while_letting_go(
     sandbox: Sandbox, driver: DoubleDriver, records: list[OperationRecord]
 ) -> None:

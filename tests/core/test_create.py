@@ -195,9 +195,6 @@ async def test_a_verification_too_weak_removes_it(
     assert driver.log == ["refuse", "provision", "remove"]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="an error of the removal replaces the refusal, and nobody is warned"
-)
 async def test_a_failed_removal_does_not_hide_the_refusal(
     target: str, driver: DoubleDriver
 ) -> None:
@@ -311,9 +308,6 @@ def test_the_grace_has_a_default(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lifecycle.teardown_grace() == 0.5
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the variable is read during teardown, where a bad value skips the removal"
-)
 async def test_an_odd_grace_leaks_nothing(
     target: str,
     driver: DoubleDriver,

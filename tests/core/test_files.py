@@ -245,9 +245,6 @@ async def test_a_missing_file_is_not_downloaded(sandbox: Sandbox, tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.xfail(
-    strict=True, reason="Path() and stat() raise TypeError and ValueError, which leave raw"
-)
 @pytest.mark.parametrize("local", ["a\0b", 3, b"bytes", None])
 async def test_odd_places_of_the_host_are_refused(
     sandbox: Sandbox, remote: str, local: Any

@@ -203,11 +203,6 @@ def test_a_failed_load_is_tried_again(plugins: None, monkeypatch: pytest.MonkeyP
     assert type(registry.resolve("later")).__name__ == "Good"
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=ZeroDivisionError,
-    reason="only ImportError and SystemExit of a factory are mapped",
-)
 def test_a_factory_that_fails_is_mapped() -> None:
     """Whatever a factory raises arrives as ours, with the cause."""
 

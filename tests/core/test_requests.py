@@ -110,9 +110,6 @@ async def test_calls_refuse_odd_timeouts(
     assert driver.calls == []
 
 
-@pytest.mark.xfail(
-    strict=True, raises=OverflowError, reason="math.isfinite() of a huge int raises OverflowError"
-)
 @pytest.mark.parametrize("options", [{"timeout": 10**400}, {"resources": Resources(cpu=10**400)}])
 async def test_numbers_no_float_can_hold_are_refused(
     backend: DriverBackend, options: dict[str, Any]
@@ -182,7 +179,7 @@ async def test_metadata_at_its_limits_is_accepted(
     backend: DriverBackend, driver: DoubleDriver
 ) -> None:
     """63 characters of key and 1024 of value are allowed, in any language."""
-    metadata = {"a" * 63: "é" * 1024, "tenant_id": "", "a.b-c_d": "x y"}
+    metadata = {"a" * 63: "é" * 1024, "tenant_id": "0", "a.b-c_d": "x y"}
     await backend.create(metadata=metadata)
     assert driver.created[0].metadata == metadata
 

@@ -90,9 +90,6 @@ async def test_wait_drains_and_may_be_repeated(sandbox: Sandbox, playing: Double
     assert playing.log.count("wait") == 1
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the duration is measured at each wait() instead of at the command's end"
-)
 async def test_the_duration_ends_with_the_command(
     sandbox: Sandbox, playing: DoubleDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,7 +110,6 @@ async def test_wait_after_the_block(sandbox: Sandbox, playing: DoubleDriver) -> 
     assert process.returncode == 7
 
 
-@pytest.mark.xfail(strict=True, reason="the state is told by the channel, which the exit lets go")
 async def test_a_process_that_ended_says_so(sandbox: Sandbox, playing: DoubleDriver) -> None:
     """After its block a process prints its exit code, not that it never started."""
     async with sandbox.stream(["x"]) as process:

@@ -9,12 +9,13 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 import pytest
+from anyio.lowlevel import current_token
 
 from sandboxio import ConfigurationError
 from sandboxio.core import threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
 
 pytestmark = pytest.mark.anyio
 
@@ -24,17 +25,18 @@ class Blocker:
 
     def __init__(self, then: Callable[[], str] = lambda: "made") -> None:
         self.begun = anyio.Event()
+        self._token = current_token()
         self.go = threading.Event()
         self._then = then
 
     def __call__(self) -> str:
-        anyio.from_thread.run_sync(self.begun.set)
+        anyio.from_thread.run_sync(self.begun.set, token=self._token)
         self.go.wait()
         return self._then()
 
 
 @pytest.fixture
-def blocker() -> Iterator[Blocker]:
+async def blocker() -> AsyncIterator[Blocker]:
     made = Blocker()
     yield made
     made.go.set()
@@ -88,7 +90,7 @@ async def test_a_late_result_is_disposed_of(blocker: Blocker) -> None:
             scope.cancel()
     assert disposed == []
     blocker.go.set()
-    await anyio.to_thread.run_sync(done.wait)
+    assert await anyio.to_thread.run_sync(done.wait, 30)
     assert disposed == ["made"]
 
 

@@ -57,9 +57,6 @@ async def test_the_partial_output_is_bounded_and_redacted(
     )
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the parts of a secret that truncation cut through are not masked"
-)
 async def test_a_secret_cut_by_truncation_does_not_show(
     sandbox: Sandbox, driver: DoubleDriver
 ) -> None:
@@ -141,9 +138,6 @@ async def test_a_removal_that_hangs_as_well_is_warned_of(
         await sandbox.run(["x"], timeout=SOON)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="an error of the removal replaces the timeout, and nobody is warned"
-)
 async def test_a_removal_that_fails_does_not_hide_the_timeout(
     sandbox: Sandbox, driver: DoubleDriver
 ) -> None:
@@ -178,9 +172,6 @@ async def test_a_command_that_reads_and_writes_nothing_times_out(
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio"])
-@pytest.mark.xfail(
-    strict=True, reason="a reader that meets the deadline during the writer's kill does not wait"
-)
 async def test_collateral_is_told_with_input_too(sandbox: Sandbox, driver: DoubleDriver) -> None:
     """Whether writer or reader meets the deadline first (trio draws lots), the kill is told."""
     driver.play = Play(report=KillReport(complete=True, collateral=True))
@@ -191,7 +182,6 @@ async def test_collateral_is_told_with_input_too(sandbox: Sandbox, driver: Doubl
         assert caught.value.collateral
 
 
-@pytest.mark.xfail(strict=True, reason="only errors of reading are remembered, not of writing")
 async def test_a_write_out_of_time_is_remembered_by_the_reader(
     sandbox: Sandbox, driver: DoubleDriver
 ) -> None:

@@ -56,12 +56,14 @@ def test_languages_are_those_that_can_be_run() -> None:
     assert code.languages(()) == ()
 
 
-def run(source: str, cwd: Path, *, cut: int = 0) -> subprocess.CompletedProcess[str]:
+def run(
+    source: str, cwd: Path, *, cut: int = 0, more: bytes = b""
+) -> subprocess.CompletedProcess[str]:
     """Run source code the way a sandbox does, with this interpreter."""
     command = code.command("python", source, {"python3"})
     return subprocess.run(
         [sys.executable, *command.argv[1:]],
-        input=command.stdin[: len(command.stdin) - cut].decode("utf-8", "replace"),
+        input=(command.stdin[: len(command.stdin) - cut] + more).decode("utf-8", "replace"),
         cwd=cwd,
         env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"},
         capture_output=True,
@@ -110,7 +112,8 @@ def test_code_is_utf_8_whatever_the_locale(tmp_path: Path) -> None:
 
 def test_stdin_is_at_its_end(tmp_path: Path) -> None:
     """Code that reads gets end of file, not the rest of what carried the code."""
-    ended = run("import sys; print(repr(sys.stdin.read())); input()", tmp_path)
+    source = "import sys; print(repr(sys.stdin.read())); input()"
+    ended = run(source, tmp_path, more=b"not for the code\n")
     assert ended.stdout == "''\n"
     assert ended.stderr.endswith("EOFError: EOF when reading a line\n")
     assert ended.returncode == 1
