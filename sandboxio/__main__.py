@@ -1,8 +1,6 @@
 """`python -m sandboxio`."""
 
-import sys
-
-from sandboxio.cli.main import main
+from sandboxio.cli.main import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

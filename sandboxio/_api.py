@@ -14,7 +14,7 @@ from sandboxio.core.config import (
     CreateOptions,
 )
 from sandboxio.core.errors import ConfigurationError
-from sandboxio.core.lifecycle import within_grace
+from sandboxio.core.lifecycle import undone, warn_orphaned
 from sandboxio.core.models import DEFAULT_TIMEOUT
 
 if TYPE_CHECKING:
@@ -88,7 +88,8 @@ async def create(
     try:
         check_verified(name, sandbox, requirement)
     except BaseException:
-        await within_grace(sandbox.kill)
+        if not await undone(sandbox.kill):
+            warn_orphaned(name, sandbox.id, options.metadata or {})
         raise
     return sandbox
 

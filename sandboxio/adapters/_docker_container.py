@@ -49,7 +49,7 @@ class Limits(NamedTuple):
 def limits_for(request: CreateRequest) -> Limits:
     memory = request.resources.memory_mb or DEFAULT_MEMORY_MB
     cpu = request.resources.cpu or DEFAULT_CPU
-    return Limits(memory * _MIB, int(cpu * 1_000_000_000), PIDS_LIMIT)
+    return Limits(memory * _MIB, max(1, round(cpu * 1_000_000_000)), PIDS_LIMIT)
 
 
 def refuse(request: CreateRequest) -> None:
@@ -104,7 +104,9 @@ def metadata_of(labels: Mapping[str, str]) -> dict[str, str]:
     """Return the caller's metadata as the labels hold it."""
     start = f"{PREFIX}meta."
     return {
-        key.removeprefix(start): value for key, value in labels.items() if key.startswith(start)
+        key.removeprefix(start): value
+        for key, value in labels.items()
+        if key.startswith(start) and value  # an empty one was the image's
     }
 
 

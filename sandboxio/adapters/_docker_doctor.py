@@ -1,7 +1,7 @@
 """What `sandboxio.doctor()` finds out about Docker.
 
 Findings are handed over one by one, so that those made before a failure are not lost. Nothing
-is created, and no value of a variable leaves this module but the engine's address, masked.
+is created, and no value of a variable leaves this module but the engine's address.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import threading
 import time
 from concurrent.futures import Future
 from contextlib import closing
-from pathlib import PurePosixPath
 from typing import Any, Literal, Protocol
 
 import anyio
@@ -18,11 +17,7 @@ import anyio
 from sandboxio.adapters._docker_answers import Answer, section
 from sandboxio.adapters._docker_engine import Engine
 from sandboxio.adapters._loader import load
-from sandboxio.adapters.docker import (
-    _CONTAINER_RUNTIMES,  # pyright: ignore[reportPrivateUsage]
-    DEFAULT_IMAGE,
-    DockerDriver,
-)
+from sandboxio.adapters.docker import DEFAULT_IMAGE, DockerDriver, tier_of
 from sandboxio.core.errors import BackendNotInstalled, ConnectError, SandboxError
 from sandboxio.core.tiers import IsolationTier
 
@@ -73,21 +68,6 @@ def diagnose(found: Findings) -> None:
     _engine(found, Engine())
 
 
-def masked(url: str) -> str:
-    """Return an address without its user part, query and fragment: each could be a credential.
-
-    Example:
-        >>> masked("tcp://me:hunter2@engine:2376?token=1")
-        'tcp://***@engine:2376'
-    """
-    scheme, separator, rest = url.partition("://")
-    if scheme in ("unix", "npipe"):
-        return url
-    user, at, host = rest.rpartition("@")
-    shown = ("***" if user else "") + at + host
-    return scheme + separator + shown.partition("?")[0].partition("#")[0]
-
-
 def _engine(found: Findings, engine: Engine) -> None:
     answers = _reach(found, engine)
     if answers is None:
@@ -104,13 +84,7 @@ def _reach(found: Findings, engine: Engine) -> _Answers | None:
     except SandboxError as exc:
         found.add("endpoint", "failed", exc.message, exc.hint)
         return None
-    shown = masked(endpoint.url)
-    if shown != endpoint.url:
-        # The client would refuse it too, and repeat it in its message.
-        detail = f"{shown} (from {endpoint.source}): an engine address has no user and no query"
-        found.add("endpoint", "failed", detail, "export DOCKER_HOST=tcp://<host>:<port>")
-        return None
-    found.add("endpoint", "ok", f"{shown} (from {endpoint.source})")
+    found.add("endpoint", "ok", f"{endpoint.url} (from {endpoint.source})")
     started = time.monotonic()
     try:
         answers = _ask(engine)
@@ -190,8 +164,7 @@ def _runtimes(found: Findings, info: Answer) -> None:
     default = str(info.get("DefaultRuntime", ""))
     others = ", ".join(sorted(set(known) - {default})) or "none"
     detail = f"{default or 'unknown'} by default; others: {others}"
-    program = PurePosixPath(str(section(known, default).get("path", ""))).name
-    if program in _CONTAINER_RUNTIMES:
+    if tier_of(str(section(known, default).get("path", ""))) is IsolationTier.CONTAINER:
         found.add("runtimes", "ok", detail)
         return
     found.isolation(IsolationTier.UNKNOWN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -25,7 +25,7 @@ _SCHEMES = ("unix", "tcp", "http", "https", "npipe")
 class Endpoint:
     """One engine, and who named it."""
 
-    url: str
+    url: str = field(repr=False)
     source: str
     tls_directory: str | None = None
     """Holds ca.pem, cert.pem and key.pem; `None` without TLS."""
@@ -41,12 +41,6 @@ class Endpoint:
         return urlsplit(self.url).scheme
 
     @property
-    def shown(self) -> str:
-        """The address without a user's name and password."""
-        scheme, _, rest = self.url.partition("://")
-        return f"{scheme}://{rest.rpartition('@')[2]}"
-
-    @property
     def one_way_streams(self) -> bool:
         """Whether a stream cannot be half closed, so that stdin could never end."""
         return self.tls_directory is not None or self.scheme == "npipe"
@@ -54,7 +48,7 @@ class Endpoint:
     @property
     def hint(self) -> str:
         return (
-            f"Tried {self.shown} (from {self.source}). Start the engine, or set DOCKER_HOST to "
+            f"Tried {self.url} (from {self.source}). Start the engine, or set DOCKER_HOST to "
             "where it listens."
         )
 
@@ -87,7 +81,9 @@ def _from_context() -> Endpoint | None:
     contexts: Any = load("docker.context", backend="docker", extra="docker").ContextAPI
     try:
         current = contexts.get_current_context()
-        if current is None or current.Name == "default" or not current.Host:
+        if current is None:
+            raise LookupError("the current context does not exist")  # noqa: TRY301
+        if current.Name == "default" or not current.Host:
             return None
         name, host, tls = str(current.Name), str(current.Host), current.TLSConfig
     except Exception as exc:  # a context that cannot be read has many shapes
@@ -104,10 +100,22 @@ def _default() -> Endpoint:
 
 
 def _checked(endpoint: Endpoint) -> Endpoint:
-    if endpoint.scheme not in _SCHEMES or not endpoint.address:
+    if not _plain(endpoint.url):
         raise ConfigurationError(
             f"The engine address from {endpoint.source} is not one of "
-            f"{', '.join(f'{scheme}://' for scheme in _SCHEMES)}.",
+            f"{', '.join(f'{scheme}://' for scheme in _SCHEMES)}, or has a user or a query.",
             hint="export DOCKER_HOST=unix:///var/run/docker.sock",
         )
     return endpoint
+
+
+def _plain(url: str) -> bool:
+    """Say whether an address is one we can use: nothing in it could be a credential."""
+    try:
+        parts = urlsplit(url)
+        local = parts.scheme in ("unix", "npipe")
+        usable = bool(parts.path) if local else parts.port is None or bool(parts.hostname)
+        usable = usable and bool(parts.path or parts.hostname)
+    except ValueError:
+        return False
+    return parts.scheme in _SCHEMES and usable and not (parts.username or parts.query)

@@ -150,7 +150,7 @@ class Engine:
         return ConnectError(
             "The engine refuses this user." if denied else "The engine does not answer.",
             hint=(
-                f"Let this user reach {self.endpoint.shown}: sudo usermod -aG docker $USER"
+                f"Let this user reach {self.endpoint.url}: sudo usermod -aG docker $USER"
                 if denied
                 else self.endpoint.hint
             ),

@@ -72,6 +72,13 @@ RULES: tuple[Rule, ...] = (
         "docker login",
     ),
     Rule(
+        ("create",),
+        (),
+        r"docker-init",
+        CreationError,
+        "Install the engine's init program (docker-init, tini-static).",
+    ),
+    Rule(
         ("image", "create"),
         (),
         r"not found|manifest unknown|no such image",
@@ -84,13 +91,6 @@ RULES: tuple[Rule, ...] = (
         r"exec format error",
         CreationError,
         "The image is for another platform; use one for the engine's architecture.",
-    ),
-    Rule(
-        ("create",),
-        (),
-        r"docker-init",
-        CreationError,
-        "Install the engine's init program (docker-init, tini-static).",
     ),
     Rule(
         ("create",),

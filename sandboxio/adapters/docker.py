@@ -54,7 +54,7 @@ class DockerConfig(BackendConfig):
 
     backend: ClassVar[str] = "docker"
 
-    host: str | None = None
+    host: str | None = field(default=None, repr=False)
     """Engine address; `None` follows DOCKER_HOST, then the current context, then the default."""
     tls_directory: str | None = None
     """Folder with ca.pem, cert.pem and key.pem for `host`; `None` without TLS."""
@@ -234,9 +234,7 @@ class DockerDriver:
         self, described: ContainerDescription, facts: ImageFacts, user: User, report: probe.Report
     ) -> DockerSandbox:
         path = (await self.engine.runtimes()).get(described.runtime, "")
-        known = PurePosixPath(path).name in _CONTAINER_RUNTIMES
-        tier = IsolationTier.CONTAINER if known else IsolationTier.UNKNOWN
-        return DockerSandbox(self.engine, described, facts, user, report, tier)
+        return DockerSandbox(self.engine, described, facts, user, report, tier_of(path))
 
     async def _find(self, sandbox_id: str) -> ContainerDescription | None:
         name = containers.NAME_PREFIX + sandbox_id
@@ -249,6 +247,12 @@ class DockerDriver:
         return await self.engine.call(
             "create", lambda client: ContainerDescription(client.inspect_container(container))
         )
+
+
+def tier_of(runtime: str) -> IsolationTier:
+    """Return the tier of the program that runs containers, given its path on the engine."""
+    known = PurePosixPath(runtime).name in _CONTAINER_RUNTIMES
+    return IsolationTier.CONTAINER if known else IsolationTier.UNKNOWN
 
 
 def _default_user(facts: ImageFacts, spec: str | None) -> User:

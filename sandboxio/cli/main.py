@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 import warnings
@@ -48,17 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run() -> None:
-    """Be the console script.
-
-    After an interrupt the process ends at once: a worker thread may still wait for the engine,
-    in a pull for example, and the interpreter's own exit would wait for that thread.
-    """
-    code = main()
-    if code == INTERRUPTED:
-        atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
-        sys.stdout.flush()
-        os._exit(code)
-    sys.exit(code)
+    """Be the console script."""
+    sys.exit(main())
 
 
 def _guarded(arguments: argparse.Namespace) -> int:

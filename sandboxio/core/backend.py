@@ -14,6 +14,7 @@ from sandboxio.core.errors import (
     CreateTimeout,
     UnverifiedIsolationWarning,
 )
+from sandboxio.core.lifecycle import teardown_grace
 from sandboxio.core.mapping import Deadline, DeadlinePassed
 from sandboxio.core.models import DEFAULT_TIMEOUT, Capability
 from sandboxio.core.record import Recorder
@@ -81,6 +82,7 @@ class DriverBackend:
             raise CapabilityNotSupported(
                 f"The {self.name} backend cannot enforce any network policy, not even deny."
             )
+        teardown_grace()  # a bad value is refused now, when nothing can leak
         self._driver.refuse(request)
         redactor = Redactor(request.secrets.values())
         _keep_secrets_out_of_labels(request, redactor)

@@ -68,7 +68,7 @@ CATALOG: dict[str, Entry] = {
     ),
     "SBX_E1301": Entry(
         "ExecutionError",
-        "A command failed: raise_for_status() met its exit code, or another call's end took it along.",
+        "A command failed, or was ended together with another one.",
         "Read exc.result.stderr.",
     ),
     "SBX_E1302": Entry(

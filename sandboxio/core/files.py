@@ -96,9 +96,10 @@ class SandboxFiles:
     async def upload(self, local: str | Path, remote: str) -> None:
         self._require_transfers()
         where = requests.path("remote", remote)
+        place = _host_path(local)
 
         async def act(record: OperationRecord) -> None:
-            with await anyio.to_thread.run_sync(_open_source, Path(local)) as source:
+            with await anyio.to_thread.run_sync(_open_source, place) as source:
                 status = os.fstat(source.fileno())
                 mode = (stat.S_IMODE(status.st_mode) & 0o755) | 0o644
                 await self._driver.write(
@@ -111,10 +112,11 @@ class SandboxFiles:
     async def download(self, remote: str, local: str | Path) -> None:
         self._require_transfers()
         where = requests.path("remote", remote)
+        place = _host_path(local)
 
         async def act(record: OperationRecord) -> None:
             info = await self._driver.stat(where, follow=True)
-            async with _new_file(Path(local), info.mode & 0o777) as target:
+            async with _new_file(place, info.mode & 0o777) as target:
                 sink = _Bounded(
                     MAX_DOWNLOAD_BYTES, "download() writes at most 16 GiB.", target=target
                 )
@@ -182,6 +184,13 @@ async def _new_file(local: Path, mode: int) -> AsyncGenerator[IO[bytes]]:
     except BaseException:
         _discard(Path(target.name))
         raise
+
+
+def _host_path(local: object) -> Path:
+    if not isinstance(local, str | Path):
+        raise ConfigurationError(f"local must be a path, not {type(local).__name__}.")
+    requests.text("local", str(local).encode(errors="surrogateescape").decode("latin-1"))
+    return Path(local)
 
 
 def _open_source(local: Path) -> IO[bytes]:

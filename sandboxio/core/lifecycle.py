@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -16,33 +17,77 @@ if TYPE_CHECKING:
 
 GRACE_VARIABLE = "SBX_TEARDOWN_GRACE"
 DEFAULT_GRACE = 5.0
+_GRACE_MAX = 3600.0
 
 
 def teardown_grace() -> float:
-    """Return the seconds a teardown may take (`SBX_TEARDOWN_GRACE`, default 5)."""
-    raw = os.environ.get(GRACE_VARIABLE)
-    if raw is None:
-        return DEFAULT_GRACE
-    try:
-        grace = float(raw)
-    except ValueError:
-        grace = 0.0
-    if not 0 < grace < 3600:
+    """Return the seconds a teardown may take (`SBX_TEARDOWN_GRACE`, default 5).
+
+    Raises:
+        ConfigurationError: the variable is no number of seconds between 0 and 3600.
+    """
+    grace = _configured_grace()
+    if grace is None:
         raise ConfigurationError(
-            f"{GRACE_VARIABLE} must be a number of seconds between 0 and 3600.",
-            hint=f"export {GRACE_VARIABLE}=5",
+            f"{GRACE_VARIABLE} must be a number of seconds between 0 and {_GRACE_MAX:g}.",
+            hint=f"export {GRACE_VARIABLE}={DEFAULT_GRACE:g}",
         )
     return grace
 
 
-async def within_grace(action: Callable[[], Awaitable[object]]) -> bool:
-    """Run a teardown step that cancellation cannot reach; False when it did not finish.
+def _configured_grace() -> float | None:
+    try:
+        grace = float(os.environ.get(GRACE_VARIABLE, DEFAULT_GRACE))
+    except ValueError:
+        return None
+    return grace if 0 < grace < _GRACE_MAX else None
 
-    Errors of the step are the caller's to handle.
+
+async def within_grace(action: Callable[[], Awaitable[object]]) -> bool:
+    """Run a teardown step that no cancellation can reach; False when it did not finish.
+
+    A bad grace was refused when the sandbox was made; here, where refusing would leak, the
+    default stands in for it. Errors of the step are the caller's to handle.
     """
-    with anyio.move_on_after(teardown_grace(), shield=True) as scope:
+    grace = _configured_grace() or DEFAULT_GRACE
+    if _on_asyncio():
+        return await _apart(action, grace)
+    return await _shielded(action, grace)
+
+
+async def _shielded(action: Callable[[], Awaitable[object]], grace: float) -> bool:
+    with anyio.move_on_after(grace, shield=True) as scope:
         await action()
     return not scope.cancelled_caught
+
+
+async def _apart(action: Callable[[], Awaitable[object]], grace: float) -> bool:
+    """Run the step in a task of its own: `task.cancel()` goes through any shield of ours."""
+    import asyncio
+
+    step = asyncio.ensure_future(_shielded(action, grace))
+    cancelled: asyncio.CancelledError | None = None
+    with anyio.CancelScope(shield=True):
+        while not step.done():
+            try:
+                await asyncio.wait([step])
+            except asyncio.CancelledError as exc:
+                cancelled = exc
+    if cancelled is not None:
+        if not step.cancelled():
+            step.exception()  # the cancellation is what the caller gets to see
+        raise cancelled
+    return step.result()
+
+
+def _on_asyncio() -> bool:
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None:
+        return False
+    try:
+        return asyncio.current_task() is not None
+    except RuntimeError:
+        return False
 
 
 @asynccontextmanager
@@ -53,22 +98,33 @@ async def undone_on_failure(
     try:
         yield
     except BaseException:
-        finished = False
-        try:
-            finished = await within_grace(undo)
-        except SandboxError:
-            finished = False
-        if not finished:
+        if not await undone(undo):
             warn_orphaned(backend, name, labels)
         raise
 
 
+async def undone(undo: Callable[[], Awaitable[object]]) -> bool:
+    """Run a removal within the grace; False when it failed or did not finish."""
+    try:
+        return await within_grace(undo)
+    except SandboxError:
+        return False
+
+
 def warn_orphaned(backend: str, sandbox_id: str, labels: Mapping[str, str]) -> None:
-    """Tell that a sandbox may still exist, and how to remove it."""
+    """Tell that a sandbox may still exist, and how to remove it.
+
+    Where warnings are errors this raises, except in place of a cancellation on its way out.
+    """
     shown = ", ".join(f"{key}={value}" for key, value in sorted(labels.items())) or "none"
-    warnings.warn(
-        f"Teardown of {backend} sandbox {sandbox_id} did not finish (metadata: {shown}). "
-        f"Its lifetime still bounds it; to remove it now: sandboxio reap --kill",
-        OrphanedSandboxWarning,
-        stacklevel=3,
-    )
+    leaving = sys.exc_info()[1]
+    try:
+        warnings.warn(
+            f"Teardown of {backend} sandbox {sandbox_id} did not finish (metadata: {shown}). "
+            f"Its lifetime still bounds it; to remove it now: sandboxio reap --kill",
+            OrphanedSandboxWarning,
+            stacklevel=3,
+        )
+    except OrphanedSandboxWarning:
+        if leaving is None or isinstance(leaving, Exception):
+            raise

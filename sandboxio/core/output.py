@@ -44,6 +44,13 @@ class Capture:
         """Decode what was kept; bytes that are not UTF-8 become U+FFFD."""
         return b"".join((*self._head, *self._tail)).decode("utf-8", "replace")
 
+    def halves(self) -> tuple[str, str]:
+        """Decode what stands before and after the gap; all of it before, when there is none."""
+        if not self.truncated:
+            return self.text(), ""
+        head, tail = b"".join(self._head), b"".join(self._tail)
+        return head.decode("utf-8", "replace"), tail.decode("utf-8", "replace")
+
     def _trim(self) -> None:
         excess = self._tail_size - self._tail_limit
         while excess > 0:

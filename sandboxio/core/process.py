@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
+
+import anyio
 
 from sandboxio.core.driver import KillReport
 from sandboxio.core.errors import (
@@ -13,7 +16,7 @@ from sandboxio.core.errors import (
     SandboxError,
     SandboxGone,
 )
-from sandboxio.core.lifecycle import within_grace
+from sandboxio.core.lifecycle import undone, within_grace
 from sandboxio.core.mapping import Deadline, DeadlinePassed
 from sandboxio.core.models import ExecResult
 from sandboxio.core.requests import input_bytes
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from sandboxio.core.record import OperationRecord
 
 T = TypeVar("T")
+_KILLED = 137
 
 
 class SandboxProcess:
@@ -55,6 +59,8 @@ class SandboxProcess:
         self._record: OperationRecord | None = None
         self._deadline: Deadline | None = None
         self._drained = False
+        self._ending = anyio.Lock()
+        self._duration_ms = 0
         self._killed: KillReport | None = None
         self._failure: SandboxError | None = None
         self._status: ExitStatus | None = None
@@ -62,10 +68,9 @@ class SandboxProcess:
         self._started = 0.0
 
     def __repr__(self) -> str:
-        state = "not started"
-        if self._channel is not None:
-            state = "running" if self.returncode is None else f"ended with {self.returncode}"
-        return f"<Process {state}>"
+        if self.returncode is not None:
+            return f"<Process ended with {self.returncode}>"
+        return f"<Process {'not started' if self._channel is None else 'running'}>"
 
     async def __aenter__(self) -> Self:
         if self._entered:
@@ -90,12 +95,18 @@ class SandboxProcess:
         tb: TracebackType | None,
     ) -> None:
         try:
+            await self._leave()
+        finally:
+            self._operation.__exit__(exc_type, exc, tb)
+
+    async def _leave(self) -> None:
+        try:
             await self._end()
         finally:
             channel, self._channel = self._channel, None
             if channel is not None:
-                await within_grace(channel.aclose)
-            self._operation.__exit__(exc_type, exc, tb)
+                with suppress(SandboxError):
+                    await within_grace(channel.aclose)
 
     def __aiter__(self) -> Self:
         return self
@@ -136,7 +147,7 @@ class SandboxProcess:
     def returncode(self) -> int | None:
         if self._status is not None:
             return self._status.exit_code
-        return None if self._killed is None else 137
+        return None if self._killed is None else _KILLED
 
     def _live(self) -> ExecChannel:
         if self._channel is None:
@@ -152,75 +163,85 @@ class SandboxProcess:
         if self._drained:
             return None
         channel = self._live()
-        try:
-            chunk = await self._bounded(channel.receive)
-            if chunk is None:
-                self._status = await self._bounded(channel.wait)
-                self._finish(self._status)
-                return None
-        except SandboxError as exc:
-            self._failure = exc
-            raise
+        chunk = await self._bounded(channel.receive)
+        if chunk is None:
+            self._finish(await self._bounded(channel.wait))
+            return None
         self._bytes[chunk.stream] += len(chunk.data)
         return chunk
 
     def _finish(self, status: ExitStatus) -> None:
+        self._status = status
         self._drained = True
+        self._duration_ms = self._elapsed()
         if self._record is not None:
             self._record.exit_code = status.exit_code
             self._record.bytes_out = sum(self._bytes.values())
 
+    def _elapsed(self) -> int:
+        return int((time.perf_counter() - self._started) * 1000)
+
     def _result(self) -> ExecResult:
         return ExecResult(
-            exit_code=137 if self._status is None else self._status.exit_code,
+            exit_code=_KILLED if self._status is None else self._status.exit_code,
             stdout="",
             stderr="",
             results=None if self._status is None else self._status.results,
             streamed=True,
             stdout_bytes=self._bytes["stdout"],
             stderr_bytes=self._bytes["stderr"],
-            duration_ms=int((time.perf_counter() - self._started) * 1000),
+            duration_ms=self._duration_ms,
         )
 
     async def _bounded(self, action: Callable[[], Awaitable[T]]) -> T:
+        """Await an action under the call's deadline; the first failure is the call's own."""
         if self._deadline is None:
             raise ConfigurationError("The process is not running.")
         try:
             return await self._deadline.bound(action)
         except SandboxError as exc:
             self._redact(exc)
+            self._failure = self._failure or exc
             raise
         except DeadlinePassed:
             pass
         report = await self._end()
-        raise ExecutionTimeout(
-            f"The call did not end within {self._timeout:g} s and was ended.",
-            collateral=report is not None and report.collateral,
-        )
+        if self._failure is None:
+            self._failure = ExecutionTimeout(
+                f"The call did not end within {self._timeout:g} s and was ended.",
+                collateral=report is not None and report.collateral,
+            )
+        raise self._failure
 
     async def _end(self) -> KillReport | None:
         """End the call unless it has ended; what cannot be ended takes the sandbox with it."""
-        channel = self._channel
-        if channel is None or self._status is not None or self._killed is not None:
+        if self._channel is None or self._status is not None:
             return self._killed
+        with anyio.CancelScope(shield=True):  # as long as whoever ends it already may take
+            await self._ending.acquire()
+        try:
+            if self._killed is None:
+                self._killed = await self._kill(self._channel)
+                self._duration_ms = self._elapsed()
+        finally:
+            self._ending.release()
+        return self._killed
+
+    async def _kill(self, channel: ExecChannel) -> KillReport:
         self._drained = True
-        self._killed = KillReport(complete=False)
         if isinstance(self._failure, SandboxGone):
-            return self._killed
+            return KillReport(complete=False)
         reports: list[KillReport] = []
 
         async def kill() -> None:
             reports.append(await channel.kill())
 
         try:
-            await within_grace(kill)
-        except SandboxError:
-            reports.clear()
-        if reports:
-            self._killed = reports[0]
-        if not self._killed.complete:
-            await self._give_up()
-        return self._killed
+            await undone(kill)
+        finally:
+            if not (reports and reports[0].complete):
+                await self._give_up()
+        return reports[0] if reports else KillReport(complete=False)
 
 
 async def feed(process: SandboxProcess, data: bytes) -> None:

@@ -51,6 +51,18 @@ class Redactor:
         parts.append(text[position:])
         return "".join(parts)
 
+    def redact_halves(self, head: str, tail: str) -> str:
+        """Mask text whose middle was dropped, parts of a value beside the gap included."""
+        head, tail = self.redact(head), self.redact(tail)
+        if not tail:
+            return head
+        cut = max((_overlap(head.rstrip("\ufffd"), value) for value in self._values), default=0)
+        if cut:
+            head = head.rstrip("\ufffd")[:-cut] + MASK
+        lead = tail.lstrip("\ufffd")
+        cut = max((_overlap(value, lead) for value in self._values), default=0)
+        return head + (MASK + lead[cut:] if cut else tail)
+
     def stream(self) -> StreamRedactor:
         """Return a redactor for text that arrives in pieces."""
         return StreamRedactor(self)
@@ -116,6 +128,12 @@ class StreamRedactor:
         parts.append(self._held[position:cut])
         self._held = self._held[cut:]
         return "".join(parts)
+
+
+def _overlap(first: str, second: str) -> int:
+    """Return how much of the end of one text is the beginning of the other."""
+    longest = min(len(first), len(second))
+    return next((n for n in range(longest, 0, -1) if first.endswith(second[:n])), 0)
 
 
 def _merge(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -10,7 +10,12 @@ import threading
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
-from sandboxio.core.errors import BackendNotFound, BackendNotInstalled, ConfigurationError
+from sandboxio.core.errors import (
+    BackendNotFound,
+    BackendNotInstalled,
+    ConfigurationError,
+    SandboxError,
+)
 from sandboxio.core.requests import text
 
 if TYPE_CHECKING:
@@ -120,7 +125,9 @@ def _build(name: str, factory: object, owner: str) -> Backend:
         raise ConfigurationError(f"The backend {name!r} of {owner} is not callable.")
     try:
         backend = factory()
-    except (ImportError, SystemExit) as exc:
+    except SandboxError:
+        raise
+    except (Exception, SystemExit) as exc:
         raise BackendNotInstalled(
             f"The backend {name!r} of {owner} cannot be made: {type(exc).__name__}.",
             hint=f"pip install --upgrade {owner}",

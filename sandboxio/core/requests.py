@@ -157,7 +157,7 @@ def seconds(name: str, value: object) -> float:
             f"{name} must be a number of seconds, not {type(value).__name__}.",
             hint=f"Pass {name}=60; there is no unbounded wait.",
         )
-    if not math.isfinite(value) or value <= 0:
+    if not _finite(value) or value <= 0:
         raise ConfigurationError(
             f"{name} must be a finite number of seconds above 0, not {value!r}.",
             hint=f"Pass {name}=60; there is no unbounded wait.",
@@ -252,12 +252,16 @@ def labels(value: object) -> dict[str, str]:
                 "beginning and ending with a letter or digit.",
                 hint='Use keys such as "tenant_id" or "session_id".',
             )
-        if not isinstance(val, str) or len(val) > _METADATA_VALUE_MAX or not val.isprintable():
+        if not isinstance(val, str) or not _label_value(val):
             raise ConfigurationError(
-                f"metadata: the value of {key!r} must be printable text of at most "
+                f"metadata: the value of {key!r} must be printable text of 1 to "
                 f"{_METADATA_VALUE_MAX} characters."
             )
     return dict(cast("Mapping[str, str]", entries))
+
+
+def _label_value(value: str) -> bool:
+    return 1 <= len(value) <= _METADATA_VALUE_MAX and value.isprintable() and _encodable(value)
 
 
 def _command(value: object) -> str | tuple[str, ...]:
@@ -307,10 +311,7 @@ def _resources(value: object) -> Resources:
         raise ConfigurationError(f"resources must be Resources, not {type(value).__name__}.")
     cpu: object = value.cpu
     if cpu is not None and (
-        isinstance(cpu, bool)
-        or not isinstance(cpu, int | float)
-        or not math.isfinite(cpu)
-        or cpu <= 0
+        isinstance(cpu, bool) or not isinstance(cpu, int | float) or not _finite(cpu) or cpu <= 0
     ):
         raise ConfigurationError("resources.cpu must be a finite number of cores above 0.")
     for name, number in (("memory_mb", value.memory_mb), ("disk_mb", value.disk_mb)):
@@ -351,6 +352,13 @@ def _positive(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
         raise ConfigurationError(f"{name} must be a whole number above 0, not {value!r}.")
     return value
+
+
+def _finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number larger than any float
+        return False
 
 
 def _encodable(value: str) -> bool:

@@ -106,7 +106,7 @@ class Sandbox:
             timeout=request.timeout,
             stdin=data is not None,
             operation=self._recorder.operation("exec", argv=request.argv),
-            give_up=self._remove,
+            give_up=self._let_go,
             redact=self._redact,
         )
         return await self._collect(process, data, limit)
@@ -139,7 +139,7 @@ class Sandbox:
             timeout=request.timeout,
             stdin=False,
             operation=self._recorder.operation("run_code", code=request.code),
-            give_up=self._remove,
+            give_up=self._let_go,
             redact=self._redact,
         )
         return await self._collect(process, None, limit)
@@ -161,7 +161,7 @@ class Sandbox:
             timeout=request.timeout,
             stdin=stdin,
             operation=self._recorder.operation("stream", argv=request.argv),
-            give_up=self._remove,
+            give_up=self._let_go,
             redact=self._redact,
         )
 
@@ -250,8 +250,8 @@ class Sandbox:
 
     def _partial(self, capture: OutputCapture) -> PartialOutput:
         return PartialOutput(
-            stdout=self._redactor.redact(capture.stdout.text()),
-            stderr=self._redactor.redact(capture.stderr.text()),
+            stdout=self._redactor.redact_halves(*capture.stdout.halves()),
+            stderr=self._redactor.redact_halves(*capture.stderr.halves()),
             stdout_truncated=capture.stdout.truncated,
             stderr_truncated=capture.stderr.truncated,
         )
@@ -271,6 +271,13 @@ class Sandbox:
         if isinstance(error, SandboxGone):
             self._gone = True  # for its users; what is left of it is still to be removed
         redact_error(error, self._redactor)
+
+    async def _let_go(self) -> None:
+        """Remove the sandbox because a call in it cannot be ended; the call's error goes first."""
+        try:
+            await self._remove()
+        except SandboxError:
+            warn_orphaned(self._backend, self.id, self._driver.metadata)
 
     async def _remove(self) -> None:
         """Remove the sandbox, shielded and bounded; warn when that could not be finished."""

@@ -11,12 +11,13 @@ import atexit
 import os
 import threading
 import time
-from contextvars import ContextVar
+from contextlib import suppress
+from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import anyio
-import anyio.to_thread
-from anyio.lowlevel import RunVar
+import anyio.from_thread
+from anyio.lowlevel import RunVar, current_token
 
 from sandboxio.core.errors import ConfigurationError
 
@@ -47,30 +48,25 @@ _unfinished: set[_Job[Any]] = set()
 async def run(
     call: Callable[[], T], *, urgent: bool = False, late: Callable[[T], None] | None = None
 ) -> T:
-    """Call a blocking function in a worker thread and return what it returns.
+    """Call a blocking function in a thread of its own and return what it returns.
 
     `late` is called, in the thread that made it, with a result nobody waits for any more.
     An `urgent` call always gets a thread, and the interpreter's exit waits for it.
     """
     left = anyio.current_effective_deadline() - anyio.current_time()
     job = _Job(call, late, min(left, 86_400.0) if left != float("inf") else UNBOUNDED_CALL)
-    if urgent:
-        _outlive(job)
-    try:
-        return await anyio.to_thread.run_sync(
-            job, abandon_on_cancel=True, limiter=_limiter(urgent=urgent)
-        )
-    except anyio.get_cancelled_exc_class():
-        job.abandon()
-        raise
-    except RuntimeError:
-        if job.begun:
-            raise
-        return job()  # the interpreter is shutting down and starts no more threads
+    async with _limiter(urgent=urgent):
+        if urgent:
+            _outlive(job)
+        return await job.result()
 
 
 class _Job(Generic[T]):
-    """One call, and the agreement about who disposes of its result."""
+    """One call in a daemon thread, and the agreement about who disposes of its result.
+
+    The threads of anyio's pool are no daemons: the interpreter's exit would wait for a call that
+    an engine never answers.
+    """
 
     def __init__(
         self, call: Callable[[], T], late: Callable[[T], None] | None, seconds: float
@@ -81,41 +77,69 @@ class _Job(Generic[T]):
         self._lock = threading.Lock()
         self._abandoned = False
         self._results: list[T] = []
-        self.begun = False
+        self._errors: list[BaseException] = []
         self.ended = threading.Event()
 
-    def __call__(self) -> T:
-        self.begun = True
+    async def result(self) -> T:
+        """Start the thread and wait for it, or leave it to itself when cancelled."""
+        heard, token = anyio.Event(), current_token()
+
+        def report() -> None:
+            with suppress(RuntimeError):  # the event loop has ended meanwhile
+                anyio.from_thread.run_sync(heard.set, token=token)
+
+        self._start(report)
+        try:
+            await heard.wait()
+        except anyio.get_cancelled_exc_class():
+            self._abandon()
+            raise
+        if self._errors:
+            raise self._errors[0]
+        return self._results[0]
+
+    def _start(self, report: Callable[[], None]) -> None:
+        context = copy_context()
+        thread = threading.Thread(
+            target=context.run, args=(self._work, report), daemon=True, name="sandboxio-call"
+        )
+        try:
+            thread.start()
+        except RuntimeError:  # the interpreter is shutting down and starts no more threads
+            context.run(self._work, lambda: None)
+            report()
+
+    def _work(self, report: Callable[[], None]) -> None:
         remaining_time.set(max(0.1, self._seconds))
         try:
-            return self._run()
+            result = self._call()
+        except BaseException as exc:  # noqa: BLE001  # it is raised where the call is awaited
+            self._errors.append(exc)
+        else:
+            self._keep(result)
         finally:
             _unfinished.discard(self)
             self.ended.set()
+        report()
 
-    def _run(self) -> T:
-        result = self._call()
+    def _keep(self, result: T) -> None:
         with self._lock:
             self._results.append(result)
             dispose = self._abandoned
-        if dispose:
-            self._dispose()
-        return result
+        if dispose and self._late is not None:
+            self._late(result)
 
-    def abandon(self) -> None:
+    def _abandon(self) -> None:
         with self._lock:
             self._abandoned = True
             finished = bool(self._results)
+        if self._late is None:
+            return
         if finished:
-            threading.Thread(target=self._dispose, daemon=True, name="sandboxio-late").start()
-        if not self.begun:
-            _unfinished.discard(self)
-        elif self._late is not None and not self.ended.is_set():
+            late, result = self._late, self._results[0]
+            threading.Thread(target=late, args=(result,), daemon=True).start()
+        elif not self.ended.is_set():
             _outlive(self)
-
-    def _dispose(self) -> None:
-        if self._late is not None:
-            self._late(self._results[0])
 
 
 def _outlive(job: _Job[Any]) -> None:

@@ -68,7 +68,7 @@ def verify(report: Report, *, network: bool) -> None:
     Raises:
         CreationError: a control that was asked for did not take effect.
     """
-    if any(report.facts.get(name, "").strip("0") or name not in report.facts for name in _CAPS):
+    if any(set(report.facts.get(name, "")) != {"0"} for name in _CAPS):
         raise _not_applied("dropping all capabilities")
     if report.facts.get("NoNewPrivs") != "1":
         raise _not_applied("no-new-privileges")

@@ -222,7 +222,7 @@ class ShellFiles:
     async def stat(self, path: str, *, follow: bool) -> FileInfo:
         mark = _mark()
         said = await self._text(_STAT, path, mark, "follow" if follow else "")
-        head, *rest = said.split(mark)[1:]
+        head, *rest = said.split(mark)[1:] or [b""]
         target = rest[0].removesuffix(b"\n") if rest else None
         return _info(path, head.split(), target)
 

@@ -103,7 +103,6 @@ def test_labels_of_ours_in_an_image_are_overridden() -> None:
     assert "org.example" not in labels
 
 
-@pytest.mark.xfail(strict=True, reason="an emptied label of an image still reads as metadata")
 def test_metadata_of_an_image_is_not_the_caller_s() -> None:
     """Only what the caller gave is told as metadata."""
     labels = labels_for(ID, CreateRequest(), {f"{PREFIX}meta.tenant": "evil"})
@@ -139,7 +138,6 @@ def test_limits_in_the_engine_s_units() -> None:
     assert containers.limits_for(asked) == (64 * MIB, 500_000_000, 512)
 
 
-@pytest.mark.xfail(strict=True, reason="a tiny cpu becomes 0, which the engine takes for no cap")
 def test_a_tiny_cap_is_not_no_cap() -> None:
     """Zero means unlimited to the engine; a request above zero never becomes it."""
     asked = CreateRequest(resources=Resources(cpu=1e-10))

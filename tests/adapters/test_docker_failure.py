@@ -91,9 +91,6 @@ def test_every_rule_is_met_by_a_captured_answer(monkeypatch: pytest.MonkeyPatch)
     assert {rule.hint for rule in marked} <= hit
 
 
-@pytest.mark.xfail(
-    strict=True, reason="'executable file not found' is taken for an image that is not found"
-)
 def test_a_missing_init_program_has_its_own_hint() -> None:
     """The engine's own words about its init lead to the hint that installs it."""
     error = failure("create", 500, NO_INIT)

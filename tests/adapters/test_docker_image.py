@@ -90,7 +90,6 @@ def test_malformed_references(written: str, complaint: str) -> None:
     assert "python:3.12-slim" in caught.value.hint
 
 
-@pytest.mark.xfail(strict=True, reason="a first part without dot or port is taken for a registry")
 def test_an_upper_case_first_part_is_no_registry() -> None:
     """A registry has a dot, a port, or is localhost; anything else is part of the repository."""
     with pytest.raises(ConfigurationError, match="lower case"):

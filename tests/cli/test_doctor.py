@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 import sandboxio
-from sandboxio.adapters._docker_doctor import masked
 from sandboxio.doctor import DoctorReport, doctor
 
 if TYPE_CHECKING:
@@ -199,17 +198,3 @@ def test_both_renderings_are_of_one_report(engine: StubEngine, run: Run) -> None
     assert data.keys() == sandboxio.doctor().as_dict().keys()
     for check in data["backends"][0]["checks"]:
         assert check["name"] in text
-
-
-@pytest.mark.parametrize(
-    ("address", "shown"),
-    [
-        ("tcp://me:pa/ss?w@h:1", "tcp://***@h:1"),
-        ("tcp://token@h:1", "tcp://***@h:1"),
-        ("https://h:1/x?token=1#2", "https://h:1/x"),
-        ("unix:///run/user@1000/docker.sock", "unix:///run/user@1000/docker.sock"),
-    ],
-)
-def test_masked_addresses(address: str, shown: str) -> None:
-    """What could be a credential goes; the path of a socket cannot hold one."""
-    assert masked(address) == shown
