@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
+import traceback
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ from sandboxio import (
     LinkLost,
     PathNotFound,
 )
+from sandboxio.core.backend import DriverBackend
 from tests.conftest import SECRET
 from tests.doubles import Play, err, out
 
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from sandboxio.core.backend import DriverBackend
     from sandboxio.core.record import OperationRecord
     from sandboxio.core.sandbox import Sandbox
     from tests.doubles import DoubleDriver
@@ -217,6 +219,30 @@ async def test_errors_leave_an_operation_redacted(sandbox: Sandbox, driver: Doub
         with pytest.raises((LinkLost, PathNotFound), match=r"\*\*\*") as caught:
             await call()
         assert SECRET not in f"{caught.value} {caught.value!r}"
+
+
+@pytest.mark.xfail(strict=True, reason="an error's cause keeps its text, and tracebacks show it")
+async def test_a_traceback_shows_no_secret(sandbox: Sandbox, driver: DoubleDriver) -> None:
+    """The chain below an error is printed with it, so it is masked as well."""
+    driver.steps.fail["receive"] = error = LinkLost("broken")
+    error.__cause__ = OSError(f"GET /?token={SECRET}")
+    with pytest.raises(LinkLost) as caught:
+        await sandbox.run(["x"])
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.xfail(strict=True, reason="an error of on_record leaves create() after provisioning")
+async def test_a_record_that_nobody_takes_leaks_no_sandbox(driver: DoubleDriver) -> None:
+    """When the receiver of a record fails, the caller has the sandbox or it is gone."""
+
+    def refuse(record: OperationRecord) -> None:
+        raise ZeroDivisionError
+
+    held = False
+    with contextlib.suppress(ZeroDivisionError):
+        await DriverBackend(driver, on_record=refuse).create()
+        held = True
+    assert held or {"remove", "undo"} & set(driver.steps.done)
 
 
 async def test_a_transfer_is_recorded(
