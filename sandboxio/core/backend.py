@@ -14,7 +14,7 @@ from sandboxio.core.errors import (
     CreateTimeout,
     UnverifiedIsolationWarning,
 )
-from sandboxio.core.lifecycle import teardown_grace
+from sandboxio.core.lifecycle import teardown_grace, undone, warn_orphaned
 from sandboxio.core.mapping import Deadline, DeadlinePassed
 from sandboxio.core.models import DEFAULT_TIMEOUT, Capability
 from sandboxio.core.record import Recorder
@@ -86,10 +86,15 @@ class DriverBackend:
         self._driver.refuse(request)
         redactor = Redactor(request.secrets.values())
         _keep_secrets_out_of_labels(request, redactor)
-        with self._recorder("", request.metadata, redactor).operation("create") as record:
-            sandbox = await self._provision(request)
-            record.sandbox_id, record.isolation = sandbox.id, sandbox.isolation
-        return self._handle(sandbox, {**request.env, **request.secrets}, redactor)
+        made: list[DriverSandbox] = []
+        try:
+            with self._recorder("", request.metadata, redactor).operation("create") as record:
+                made.append(await self._provision(request))
+                record.sandbox_id, record.isolation = made[0].id, made[0].isolation
+        except BaseException:
+            await self._discard(made)
+            raise
+        return self._handle(made[0], {**request.env, **request.secrets}, redactor)
 
     async def connect(self, sandbox_id: str) -> Sandbox:
         requests.text("sandbox_id", sandbox_id)
@@ -117,6 +122,12 @@ class DriverBackend:
                 f"The {self.name} sandbox was not ready within {request.timeout:g} s.",
                 outcome="not_started",
             ) from None
+
+    async def _discard(self, made: list[DriverSandbox]) -> None:
+        """Remove what was made although `create()` fails, as when its record is not taken."""
+        for sandbox in made:
+            if not await undone(sandbox.remove):
+                warn_orphaned(self.name, sandbox.id, sandbox.metadata)
 
     async def _bounded(self, action: Callable[[], Awaitable[T]]) -> T:
         try:

@@ -6,6 +6,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sandboxio.core.models import OutputChunk
 
 
@@ -42,14 +44,13 @@ class Capture:
 
     def text(self) -> str:
         """Decode what was kept; bytes that are not UTF-8 become U+FFFD."""
-        return b"".join((*self._head, *self._tail)).decode("utf-8", "replace")
+        return "".join(self.halves())
 
     def halves(self) -> tuple[str, str]:
         """Decode what stands before and after the gap; all of it before, when there is none."""
         if not self.truncated:
-            return self.text(), ""
-        head, tail = b"".join(self._head), b"".join(self._tail)
-        return head.decode("utf-8", "replace"), tail.decode("utf-8", "replace")
+            return _decode((*self._head, *self._tail)), ""
+        return _decode(self._head), _decode(self._tail)
 
     def _trim(self) -> None:
         excess = self._tail_size - self._tail_limit
@@ -60,6 +61,10 @@ class Capture:
             dropped = min(len(first), excess)
             self._tail_size -= dropped
             excess -= dropped
+
+
+def _decode(pieces: Iterable[bytes]) -> str:
+    return b"".join(pieces).decode("utf-8", "replace")
 
 
 class OutputCapture:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+import traceback
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -115,3 +116,14 @@ def redact_error(error: SandboxError, redactor: Redactor) -> None:
     error.message = redactor.redact(error.message)
     error.hint = redactor.redact(error.hint)
     error.args = (error.message,)
+    cause = error.__cause__
+    if (
+        cause is not None
+        and redactor.longest
+        and redactor.spans("".join(traceback.format_exception(cause)))
+    ):
+        error.__cause__ = MaskedCause(f"{type(cause).__name__}: {redactor.redact(str(cause))}")
+
+
+class MaskedCause(Exception):
+    """Stands in for a provider's exception whose text, or traceback, holds a secret."""

@@ -69,7 +69,6 @@ def test_bytes_that_are_not_text_are_replaced() -> None:
     assert capture.text() == "a\ufffd\ufffdb\n\ufffd"
 
 
-@pytest.mark.xfail(strict=True, reason="head and tail are joined before they are decoded")
 def test_a_cut_makes_no_character_of_its_own() -> None:
     """Halves of two characters on either side of the gap do not become a third."""
     capture = Capture(2)

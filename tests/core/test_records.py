@@ -221,7 +221,6 @@ async def test_errors_leave_an_operation_redacted(sandbox: Sandbox, driver: Doub
         assert SECRET not in f"{caught.value} {caught.value!r}"
 
 
-@pytest.mark.xfail(strict=True, reason="an error's cause keeps its text, and tracebacks show it")
 async def test_a_traceback_shows_no_secret(sandbox: Sandbox, driver: DoubleDriver) -> None:
     """The chain below an error is printed with it, so it is masked as well."""
     driver.steps.fail["receive"] = error = LinkLost("broken")
@@ -231,7 +230,6 @@ async def test_a_traceback_shows_no_secret(sandbox: Sandbox, driver: DoubleDrive
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
-@pytest.mark.xfail(strict=True, reason="an error of on_record leaves create() after provisioning")
 async def test_a_record_that_nobody_takes_leaks_no_sandbox(driver: DoubleDriver) -> None:
     """When the receiver of a record fails, the caller has the sandbox or it is gone."""
 
