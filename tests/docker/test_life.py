@@ -92,7 +92,7 @@ async def test_a_stopped_sandbox_is_still_removed(make: Make, outside: Outside) 
 
 
 @pytest.mark.xfail(
-    strict=True,
+    strict=False,  # a race, lost more often than not
     reason="'cannot exec in a stopped state' of the engine passes for output and exit code 126",
 )
 async def test_stopped_while_commands_are_being_started(make: Make, outside: Outside) -> None:
@@ -106,7 +106,7 @@ async def test_stopped_while_commands_are_being_started(make: Make, outside: Out
                 said.add((await sb.run(["true"])).stdout)
 
     async with anyio.create_task_group() as tasks:
-        for _ in range(4):
+        for _ in range(8):
             tasks.start_soon(keep_calling)
         await anyio.sleep(0.5)
         await anyio.to_thread.run_sync(outside.container(sb).kill)
