@@ -15,7 +15,14 @@ from sandboxio.adapters._docker_answers import ContainerDescription
 from sandboxio.adapters._docker_failure import failure
 from sandboxio.adapters._docker_stream import READ_BYTES, ByteStream, FrameDecoder
 from sandboxio.core.driver import ExitStatus, KillReport
-from sandboxio.core.errors import ExecutionError, LinkLost, PathNotFound, SandboxError, SandboxGone
+from sandboxio.core.errors import (
+    ConfigurationError,
+    ExecutionError,
+    LinkLost,
+    PathNotFound,
+    SandboxError,
+    SandboxGone,
+)
 from sandboxio.core.lifecycle import teardown_grace
 from sandboxio.guest import shell_kill
 
@@ -30,14 +37,20 @@ INIT = ("/sbin/docker-init", "-s", "--")
 MARKER = "SANDBOXIO_CALL"
 """Variable that tells the wrapper of a call from those of others."""
 
-_KILLED = 137
+_CLOSED = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
+_SIGNALLED, _KILLED = 128, 137
 _CHECK_FIRST = 0.25
 _CHECK_MAX = 2.0
 _LAST_WORDS = 0.3
 """Seconds of waiting, in all, for output of a command that has ended."""
 _LAST_BYTES = 16 * 1024 * 1024
 """More than all buffers between a command and us can hold."""
-_ENGINE_WORDS = b"OCI runtime exec failed"
+_ENGINE_WORDS = (b"OCI runtime exec failed", b"cannot exec in a ")
+"""How the engine begins when it reports, on the stdout of a call, that it did not start it."""
+_ENGINE_CODES = (126, 127, 128)
+_WORDS_LIMIT = 2048
+_ENDING = 0.5
+"""Seconds that an engine may need to notice that a sandbox has ended."""
 _SETTLE_PAUSES = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 _KILL_PAUSES = (0.1, 0.2, 0.4)
 _KILL_HEADROOM = 64
@@ -127,6 +140,7 @@ class DockerExec:
         self._decoder = FrameDecoder()
         self._chunks: deque[OutputChunk] = deque(self._decoder.feed(early))
         self._received = False
+        self._first = b""
         self._suspect: OutputChunk | None = None
         self._ended = False
         self._sweeps = container.sweeps
@@ -155,6 +169,7 @@ class DockerExec:
         chunk = self._chunks.popleft()
         if not self._received:
             self._received = True
+            self._first = chunk.data[:_WORDS_LIMIT]
             if chunk.stream == "stdout" and chunk.data.startswith(_ENGINE_WORDS):
                 self._suspect = chunk
                 return await self.receive()
@@ -164,28 +179,45 @@ class DockerExec:
         return chunk
 
     async def send(self, data: bytes) -> None:
-        with contextlib.suppress(anyio.BrokenResourceError, OSError):
+        with contextlib.suppress(*_CLOSED):
             view = memoryview(data)
             for start in range(0, len(view), READ_BYTES):
                 await self._stream.send(bytes(view[start : start + READ_BYTES]))
 
     async def close_stdin(self) -> None:
-        with contextlib.suppress(anyio.BrokenResourceError, OSError):
+        with contextlib.suppress(*_CLOSED):
             await self._stream.send_eof()
 
     async def wait(self) -> ExitStatus:
         code = await self._exit_code()
-        if code >= 128:
+        if code in _ENGINE_CODES and not (await self._inspect()).get("Pid"):
+            raise _not_started(self._first)
+        if code >= _SIGNALLED:
             await self._require_running()
-        if code == _KILLED and self._container.sweeps != self._sweeps:
+        if code == _KILLED:
+            await self._after_a_kill()
+        return ExitStatus(code)
+
+    async def _after_a_kill(self) -> None:
+        """Tell a program that was killed from a sandbox that is ending and a wrapper that is gone.
+
+        The sandbox's processes end before the engine says that it has ended: an exec that it
+        still takes proves that it has not. The same exec ends what a missing wrapper let go.
+        """
+        try:
+            await _end(self._container, self._user, shell_kill.END_CALL, self._marker)
+        except SandboxError:
+            await anyio.sleep(_ENDING)
+        await self._require_running()
+        if self._container.sweeps != self._sweeps:
             raise ExecutionError(
                 "The call was ended together with another one that could not be ended alone.",
                 hint="Look at what it left behind, then repeat the call.",
             )
-        return ExitStatus(code)
 
     async def kill(self) -> KillReport:
         """End the call's tree; when its wrapper was tampered with, everything of its user."""
+        await self.aclose()  # the engine cannot let go of a call whose output nobody takes
         outcome = shell_kill.Ending.ABSENT
         state: dict[str, Any] | None = None
         for pause in _KILL_PAUSES:
@@ -204,7 +236,7 @@ class DockerExec:
         return KillReport(complete=complete, collateral=True)
 
     async def aclose(self) -> None:
-        with contextlib.suppress(anyio.BrokenResourceError, OSError):
+        with contextlib.suppress(*_CLOSED):
             await self._stream.aclose()
 
     async def _read(self) -> bytes:
@@ -240,6 +272,13 @@ class DockerExec:
             return await self._stream.receive(READ_BYTES)
         except anyio.EndOfStream:
             return b""
+        except anyio.ClosedResourceError:  # somebody else ended the call
+            self._over = True
+            return b""
+        except anyio.BusyResourceError as exc:
+            raise ConfigurationError(
+                "Two tasks read the output of one process.", hint="Read it in one task."
+            ) from exc
         except (anyio.BrokenResourceError, OSError) as exc:
             await self._require_running()
             raise LinkLost("The connection to the engine broke.", outcome="unknown") from exc
@@ -253,7 +292,7 @@ class DockerExec:
         chunk, self._suspect = self._suspect, None
         await self._exit_code()
         if not (await self._inspect()).get("Pid"):
-            raise _not_started(chunk.data)
+            return None  # wait() says it
         return chunk
 
     async def _exit_code(self) -> int:

@@ -50,8 +50,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         ("call",),
-        (500,),
-        r"container .* (not running|is not|stopped)|cannot exec in a stopped",
+        (),
+        r"container .* (not running|is not|stopped)|cannot exec in a (stopped|deleted)",
         SandboxGone,
     ),
     Rule(("image", "create"), (429,), "", RateLimitError),

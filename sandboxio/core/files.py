@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 import tempfile
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
@@ -17,7 +17,7 @@ from sandboxio.core.errors import ConfigurationError, ExecutionTimeout, FileSyst
 from sandboxio.core.mapping import Deadline, DeadlinePassed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from sandboxio.core.driver import DriverFiles
     from sandboxio.core.models import FileInfo
@@ -62,7 +62,8 @@ class SandboxFiles:
         bits = _mode(mode)
 
         async def act(record: OperationRecord) -> None:
-            await self._driver.write(where, _one(payload), size=len(payload), mode=bits)
+            async with aclosing(_one(payload)) as source:
+                await self._driver.write(where, source, size=len(payload), mode=bits)
             record.bytes_in = len(payload)
 
         await self._operation("file_write", where, act)
@@ -99,12 +100,11 @@ class SandboxFiles:
         place = _host_path(local)
 
         async def act(record: OperationRecord) -> None:
-            with await anyio.to_thread.run_sync(_open_source, place) as source:
-                status = os.fstat(source.fileno())
+            with await anyio.to_thread.run_sync(_open_source, place) as file:
+                status = os.fstat(file.fileno())
                 mode = (stat.S_IMODE(status.st_mode) & 0o755) | 0o644
-                await self._driver.write(
-                    where, _pieces(source, status.st_size), size=status.st_size, mode=mode
-                )
+                async with aclosing(_pieces(file, status.st_size)) as source:
+                    await self._driver.write(where, source, size=status.st_size, mode=mode)
                 record.bytes_in = status.st_size
 
         await self._operation("file_upload", where, act)
@@ -173,7 +173,7 @@ class _Bounded:
             await anyio.to_thread.run_sync(self._target.writelines, parts)
 
 
-@contextlib.asynccontextmanager
+@asynccontextmanager
 async def _new_file(local: Path, mode: int) -> AsyncGenerator[IO[bytes]]:
     """Yield a file that appears at `local`, whole, when the block succeeds, and never otherwise."""
     target = await anyio.to_thread.run_sync(_open_target, local)
@@ -232,7 +232,7 @@ def _discard(part: Path) -> None:
     part.unlink(missing_ok=True)
 
 
-async def _pieces(source: IO[bytes], size: int) -> AsyncIterator[bytes]:
+async def _pieces(source: IO[bytes], size: int) -> AsyncGenerator[bytes]:
     while size > 0:
         piece = await anyio.to_thread.run_sync(source.read, min(size, _PIECE))
         if not piece:
@@ -241,7 +241,7 @@ async def _pieces(source: IO[bytes], size: int) -> AsyncIterator[bytes]:
         yield piece
 
 
-async def _one(payload: bytes) -> AsyncIterator[bytes]:
+async def _one(payload: bytes) -> AsyncGenerator[bytes]:
     await anyio.lowlevel.checkpoint()
     if payload:
         yield payload

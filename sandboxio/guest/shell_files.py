@@ -126,7 +126,7 @@ _STAT = (
     + """\
 [ -e "$p" ] || [ -L "$p" ] || absent
 if [ "$3" = follow ]; then
-  [ -e "$p" ] || absent
+  [ -e "$p" ] || { loop; absent; }
   exec stat -L -c "$2 %f %s %Y" "$p"
 fi
 stat -c "$2 %f %s %Y" "$p" || fail 70 'cannot be described'

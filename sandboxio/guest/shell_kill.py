@@ -39,9 +39,14 @@ END_CALL = (
     + """\
 marker=$1
 wrapper=
+marked() { tr '\\0' '\\n' 2>/dev/null <"/proc/$pid/environ" | grep -qF "$marker"; }
 find() {
-  if [ -z "$wrapper" ] && [ "$parent" = 0 ] && [ "$pid" != 1 ] && [ "$pid" != $$ ] &&
-    grep -qF "$marker" "/proc/$pid/environ" 2>/dev/null; then wrapper=$pid; fi
+  if [ -z "$wrapper" ] && [ "$parent" = 0 ] && [ "$pid" != 1 ] && [ "$pid" != $$ ] && marked
+  then wrapper=$pid; fi
+}
+survivor() {
+  case $state in Z|X) return ;; esac
+  [ "$pid" != $$ ] && marked && live="$live $pid"
 }
 below() {
   case $known in *" $pid "*) return ;; esac
@@ -52,7 +57,12 @@ living() {
   case $known in *" $pid "*) case $state in Z|X) ;; *) live="$live $pid" ;; esac ;; esac
 }
 scan; each find
-if [ -z "$wrapper" ]; then echo absent; exit; fi
+if [ -z "$wrapper" ]; then
+  live=; each survivor
+  [ -z "$live" ] || kill -KILL $live 2>/dev/null
+  echo absent
+  exit
+fi
 kill -STOP "$wrapper" 2>/dev/null
 quiet=0 round=0
 while [ $quiet -lt 2 ] && [ $round -lt 100 ]; do
@@ -67,7 +77,10 @@ kill -KILL "$wrapper" 2>/dev/null
 if [ $quiet -lt 2 ]; then echo busy; else echo ended; fi
 """
 )
-"""Arguments: the marker. Prints `ended`, `absent` (no such wrapper) or `busy` (gave up)."""
+"""Arguments: the marker. Prints `ended`, `absent` (no such wrapper) or `busy` (gave up).
+
+Without its wrapper a call is known by the marker that its processes inherited.
+"""
 
 END_ALL = (
     _SCAN

@@ -164,6 +164,7 @@ async def test_a_broken_connection(engine: Engine) -> None:
 async def test_a_signal_is_told_from_the_end_of_the_sandbox(engine: Engine, code: int) -> None:
     """A high exit code is the command's only while the container runs."""
     engine.execs = [{"Running": False, "ExitCode": code}]
+    engine.words = [b"absent\n"]
     channel = made(engine, Stream())
     assert await output(channel) == []
     assert (await channel.wait()).exit_code == code
@@ -183,15 +184,45 @@ async def test_a_child_that_keeps_the_stream_open(engine: Engine) -> None:
 async def test_a_command_that_did_not_start(engine: Engine) -> None:
     """The engine's own words are an error of ours, where no process ever was."""
     engine.execs = [{"Running": False, "ExitCode": 126, "Pid": 0}]
+    channel = made(engine, Stream(frame(1, NO_PROGRAM)))
+    assert await output(channel) == []
     with pytest.raises(ConnectError, match="exec failed"):
-        await output(made(engine, Stream(frame(1, NO_PROGRAM))))
+        await channel.wait()
+
+
+async def test_engine_words_never_seen_before(engine: Engine) -> None:
+    """Where no process ever was, unknown words are an error too, if not in time to hold them."""
+    engine.execs = [{"Running": False, "ExitCode": 126, "Pid": 0}]
+    channel = made(engine, Stream(frame(1, b"some new words")))
+    await output(channel)
+    with pytest.raises(ConnectError, match="some new words"):
+        await channel.wait()
+
+
+async def test_a_sandbox_that_stopped_before_the_start(engine: Engine) -> None:
+    """The engine's words about a stopped container mean that the sandbox is gone."""
+    engine.execs = [{"Running": False, "ExitCode": 126, "Pid": 0}]
+    channel = made(engine, Stream(frame(1, b"cannot exec in a stopped state: unknown\r\n")))
+    assert await output(channel) == []
+    with pytest.raises(SandboxGone):
+        await channel.wait()
+
+
+async def test_a_kill_whose_wrapper_is_gone_takes_its_survivors(engine: Engine) -> None:
+    """An unasked-for 137 ends what carries the call's marker before it is handed over."""
+    engine.execs = [{"Running": False, "ExitCode": 137}]
+    engine.words = [b"absent\n"]
+    assert (await made(engine, Stream()).wait()).exit_code == 137
+    assert engine.created[0]["argv"][-1] == "m4rk3r"
 
 
 async def test_a_working_directory_that_is_missing(engine: Engine) -> None:
     """A missing cwd is a `PathNotFound` that says nothing was started."""
     engine.execs = [{"Running": False, "ExitCode": 126, "Pid": 0}]
+    channel = made(engine, Stream(frame(1, NO_CWD)))
+    assert await output(channel) == []
     with pytest.raises(PathNotFound, match="working directory") as caught:
-        await output(made(engine, Stream(frame(1, NO_CWD))))
+        await channel.wait()
     assert caught.value.outcome == "not_started"
 
 
@@ -272,7 +303,7 @@ async def test_a_wrapper_that_was_tampered_with(engine: Engine) -> None:
 
 async def test_a_call_ended_with_another_one_says_so(engine: Engine) -> None:
     """A 137 after everything of a user was ended is an error, not the command's own code."""
-    engine.words = [b"busy\n", b"ended\n"]
+    engine.words = [b"busy\n", b"ended\n", b"absent\n", b"absent\n"]
     engine.execs = [{"Running": False, "ExitCode": 137}]
     container = contained(engine)
     guilty, innocent = (made(engine, Stream(), container=container) for _ in range(2))

@@ -70,20 +70,7 @@ async def test_a_stream_cancelled_while_it_is_read(sb: AsyncSandbox) -> None:
     await _usable_and_rid_of(sb, mark)
 
 
-@pytest.mark.parametrize(
-    "anyio_backend",
-    [
-        "asyncio",
-        pytest.param(
-            "trio",
-            marks=pytest.mark.xfail(
-                strict=False,  # it depends on where the cancellation finds the transfer
-                reason="the generator that reads the local file is not closed when its reader is",
-            ),
-        ),
-    ],
-    scope="module",
-)
+@both_loops
 async def test_an_upload_cancelled_midway(
     sb: AsyncSandbox, outside: Outside, tmp_path: Path
 ) -> None:
@@ -125,10 +112,6 @@ async def test_a_stream_left_by_an_error(sb: AsyncSandbox) -> None:
     assert not host_processes(mark)
 
 
-@pytest.mark.xfail(
-    strict=False,  # now and then the engine is quick enough
-    reason="with unread output the engine's exec does not end, so the whole sandbox is given up",
-)
 @both_loops
 async def test_a_stream_left_with_much_unread(fresh: AsyncSandbox, outside: Outside) -> None:
     """TIME-3: output that nobody has read does not stand in the way of ending the command."""

@@ -42,17 +42,12 @@ async def test_a_link_to_a_file_gives_its_content(links: AsyncSandbox, tmp_path:
     assert not (tmp_path / "copy").is_symlink()
 
 
-LOOP = pytest.mark.xfail(strict=True, reason="download() reports a loop of links as PathNotFound")
-
-
 @pytest.mark.parametrize("way", ["read", "download"])
 @pytest.mark.parametrize("name", ["dangling", "self", "to-dir"])
 async def test_links_that_lead_to_no_file(
-    links: AsyncSandbox, tmp_path: Path, request: pytest.FixtureRequest, way: str, name: str
+    links: AsyncSandbox, tmp_path: Path, way: str, name: str
 ) -> None:
     """FS-1: dangling is `PathNotFound`, a loop or directory another `FileSystemError`."""
-    if (way, name) == ("download", "self"):
-        request.applymarker(LOOP)
     files = links.files
     act = files.read(name) if way == "read" else files.download(name, tmp_path / "copy")
     with pytest.raises(FileSystemError) as caught:

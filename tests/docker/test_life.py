@@ -91,10 +91,6 @@ async def test_a_stopped_sandbox_is_still_removed(make: Make, outside: Outside) 
     assert left == []
 
 
-@pytest.mark.xfail(
-    strict=False,  # a race, lost more often than not
-    reason="'cannot exec in a stopped state' of the engine passes for output and exit code 126",
-)
 async def test_stopped_while_commands_are_being_started(make: Make, outside: Outside) -> None:
     """LIFE-1: a sandbox that ends while calls are starting makes each of them `SandboxGone`."""
     sb = await make()
@@ -125,10 +121,6 @@ async def test_many_removals_at_once(fresh: AsyncSandbox, outside: Outside) -> N
     assert not await DockerBackend().kill_managed(fresh.id)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the exec ends with 137 before the engine says that the container has stopped",
-)
 async def test_the_lifetime_ends_during_a_call(make: Make, outside: Outside) -> None:
     """LIFE-5: calls in progress raise `SandboxGone` with a hint at `timeout=`; four at once."""
     sb = await make(timeout=3)

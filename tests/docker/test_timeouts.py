@@ -115,11 +115,6 @@ async def test_the_process_limit_holds_during_a_fork_bomb(
     assert f"sandboxio-{fresh.id}" not in outside.containers(**METADATA)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=TimeoutError,
-    reason="run() returns 137 as the command's own end while the command and its children go on",
-)
 async def test_a_call_that_kills_its_own_wrapper(fresh: AsyncSandbox) -> None:
     """TIME-1: a call that ends what holds it together still leaves nothing behind."""
     mark = unique_seconds()
