@@ -18,6 +18,8 @@ from sandboxio.core.errors import (
     CreationError,
     UnenforcedLimitWarning,
 )
+from sandboxio.core.models import DEFAULT_TIMEOUT
+from sandboxio.core.requests import seconds
 from sandboxio.guest.probe import FIRST_PROCESS
 
 if TYPE_CHECKING:
@@ -98,6 +100,19 @@ def is_ours(name: str, labels: Mapping[str, str]) -> bool:
         and _ID.match(sandbox_id) is not None
         and name.removeprefix("/") == NAME_PREFIX + sandbox_id
     )
+
+
+def lifetime_of(labels: Mapping[str, str]) -> float:
+    """Return the seconds a sandbox was made for; the default where the label is not ours."""
+    try:
+        return seconds("timeout", float(labels.get(f"{PREFIX}timeout", "")))
+    except (ValueError, ConfigurationError):
+        return DEFAULT_TIMEOUT
+
+
+def is_id(sandbox_id: str) -> bool:
+    """Say whether a text can be the id of a sandbox of ours."""
+    return _ID.match(sandbox_id) is not None
 
 
 def metadata_of(labels: Mapping[str, str]) -> dict[str, str]:

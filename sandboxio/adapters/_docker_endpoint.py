@@ -91,7 +91,13 @@ def _from_context() -> Endpoint | None:
             f"The current Docker context cannot be read: {type(exc).__name__}.",
             hint="docker context use default",
         ) from exc
-    folder = None if tls is None or not tls.ca_cert else str(Path(tls.ca_cert).parent)
+    if tls is not None and not tls.ca_cert:
+        raise ConfigurationError(
+            f"The Docker context {name!r} uses TLS without a certificate authority.",
+            hint="Create it again with ca=, cert= and key=, or use DockerConfig(host=, "
+            "tls_directory=).",
+        )
+    folder = None if tls is None else str(Path(tls.ca_cert).parent)
     return Endpoint(host, f"the context {name!r}", folder)
 
 
@@ -105,6 +111,11 @@ def _checked(endpoint: Endpoint) -> Endpoint:
             f"The engine address from {endpoint.source} is not one of "
             f"{', '.join(f'{scheme}://' for scheme in _SCHEMES)}, or has a user or a query.",
             hint="export DOCKER_HOST=unix:///var/run/docker.sock",
+        )
+    if endpoint.scheme == "https" and endpoint.tls_directory is None:
+        raise ConfigurationError(
+            f"The engine address from {endpoint.source} is https:// without certificates.",
+            hint="Set DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH, or DockerConfig(tls_directory=).",
         )
     return endpoint
 

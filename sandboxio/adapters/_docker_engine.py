@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from sandboxio.adapters._docker_endpoint import Endpoint
     from sandboxio.adapters.docker import DockerConfig
+    from sandboxio.core.threads import Lane
 
 T = TypeVar("T")
 
@@ -31,6 +32,8 @@ _SLACK = 2.0
 _CONNECT_SECONDS = 5.0
 _REMOVAL_CHECKS = 50
 _REMOVAL_PAUSE = 0.1
+_LATE_CHECKS = 5
+_LATE_PAUSE = 1.0
 
 
 class Engine:
@@ -56,8 +59,9 @@ class Engine:
         phase: Phase,
         action: Callable[[Any], T],
         *,
-        urgent: bool = False,
-        late: Callable[[T], None] | None = None,
+        lane: Lane = "call",
+        at_least: float = 0.0,
+        late: Callable[[], None] | None = None,
     ) -> T:
         """Run `action(client)` in a worker thread; its failures arrive as ours."""
 
@@ -65,7 +69,7 @@ class Engine:
             with self._mapped(phase):
                 return action(self.client())
 
-        return await threads.run(act, urgent=urgent, late=late)
+        return await threads.run(act, lane=lane, at_least=at_least, late=late)
 
     async def stream(
         self, phase: Phase, path: str, body: dict[str, Any] | None = None
@@ -77,7 +81,7 @@ class Engine:
     async def api_version(self) -> str:
         client: Any = self._client if self._pid == os.getpid() else None
         if client is None:
-            client = await self.call("connect", lambda connected: connected)
+            client = await self.call("connect", lambda connected: connected, lane="teardown")
         return str(client.api_version)
 
     async def runtimes(self) -> dict[str, str]:
@@ -96,12 +100,18 @@ class Engine:
 
     async def remove(self, name: str) -> bool:
         """Remove a container; False when there was none."""
-        return await self.call("remove", lambda client: _remove(client, name), urgent=True)
+        return await self.call("remove", lambda client: _remove(client, name), lane="teardown")
 
-    def remove_late(self, container: str) -> None:
-        """Remove, from a worker thread, a container that nobody waits for any more."""
-        with suppress(Exception):  # nobody is left to tell; its lifetime bounds it
-            _remove(self.client(), container)
+    def remove_late(self, name: str) -> None:
+        """Remove, from a worker thread, a container that may come into being after its time.
+
+        It was never started, so that no lifetime bounds it; there is nobody left to tell.
+        """
+        for _ in range(_LATE_CHECKS):
+            with suppress(Exception):
+                if _remove(self.client(), name):
+                    return
+            time.sleep(_LATE_PAUSE)
 
     def client(self) -> Any:
         """Return docker-py's low-level client of this process; may block and raise raw errors."""
@@ -113,7 +123,7 @@ class Engine:
     def _connect(self) -> Any:
         endpoint = self.endpoint
         docker: Any = load("docker", backend="docker", extra="docker")
-        budget = threads.thread_budget() + threads.URGENT_THREADS
+        budget = threads.thread_budget() + threads.TEARDOWN_THREADS + threads.PULL_THREADS
         client = _client_class(docker)(
             base_url=endpoint.url,
             version="auto",
@@ -122,7 +132,7 @@ class Engine:
             max_pool_size=budget,
             user_agent="sandboxio",
         )
-        client.timeout = None
+        client.timeout = threads.UNBOUNDED_CALL
         client.trust_env = False
         client.connected = True
         weakref.finalize(self, client.close)
@@ -165,10 +175,10 @@ def _client_class(docker: Any) -> Any:
         connected = False
 
         def send(self, request: Any, **kwargs: Any) -> Any:
-            left = threads.remaining_time.get() + _SLACK
-            if not self.connected:
-                left = min(left, _CONNECT_SECONDS)
-            kwargs["timeout"] = (min(left, _CONNECT_SECONDS), left)
+            operation = threads.remaining_time.get()
+            if operation is not None:
+                left = operation + _SLACK if self.connected else _CONNECT_SECONDS
+                kwargs["timeout"] = (min(left, _CONNECT_SECONDS), left)
             parent: Any = super()
             return parent.send(request, **kwargs)
 
@@ -187,24 +197,24 @@ def _tls(docker: Any, endpoint: Endpoint) -> Any:
 
 
 def _find(client: Any, name: str) -> ContainerDescription | None:
-    from docker.errors import NotFound
+    errors: Any = load("docker.errors", backend="docker", extra="docker")
 
     try:
         return ContainerDescription(client.inspect_container(name))
-    except NotFound:
+    except errors.NotFound:
         return None
 
 
 def _remove(client: Any, name: str) -> bool:
     """Remove a container and wait until it is gone, also when somebody else is at it."""
-    from docker.errors import APIError, NotFound
+    errors: Any = load("docker.errors", backend="docker", extra="docker")
 
     for _ in range(_REMOVAL_CHECKS):
         try:
             client.remove_container(name, force=True, v=True)
-        except NotFound:
+        except errors.NotFound:
             return False
-        except APIError as exc:
+        except errors.APIError as exc:
             if exc.status_code != 409:
                 raise
             time.sleep(_REMOVAL_PAUSE)

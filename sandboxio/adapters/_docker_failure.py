@@ -45,8 +45,15 @@ RULES: tuple[Rule, ...] = (
     Rule(
         ("call", "remove"),
         (409,),
-        r"is not running|is paused|removal .* in progress|dead",
+        r"is not running|removal .* in progress|dead",
         SandboxGone,
+    ),
+    Rule(
+        ("call",),
+        (),
+        r"is paused|in a paused state",
+        ConnectError,
+        "Unpause it: docker unpause sandboxio-<id>",
     ),
     Rule(
         ("call",),

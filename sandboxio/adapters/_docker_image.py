@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sandboxio.adapters._docker_answers import ImageDescription
 from sandboxio.adapters._docker_failure import failure
+from sandboxio.adapters._loader import load
 from sandboxio.core.errors import ConfigurationError, CreationError
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ async def bring(
             outcome="not_started",
         )
     if described is None:
-        await engine.call("image", lambda client: _pull(client, parsed, progress))
+        await engine.call("image", lambda client: _pull(client, parsed, progress), lane="pull")
         described = await engine.call("image", lambda client: _inspect(client, reference))
     if described is None:
         raise CreationError(f"The image {reference!r} was pulled and is not there.")
@@ -154,11 +155,10 @@ async def bring(
 
 
 def _inspect(client: Any, reference: str) -> ImageDescription | None:
-    from docker.errors import ImageNotFound
-
+    errors: Any = load("docker.errors", backend="docker", extra="docker")
     try:
         return ImageDescription(client.inspect_image(reference))
-    except ImageNotFound:
+    except errors.ImageNotFound:
         return None
 
 
@@ -260,4 +260,4 @@ def _content(client: Any, container: str, path: str) -> str:
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         member = archive.next()
         content = archive.extractfile(member) if member is not None and member.isreg() else None
-        return "" if content is None else content.read().decode("utf-8", "replace")
+        return "" if content is None else content.read().decode("utf-8", "surrogateescape")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sandboxio.adapters import _docker_container as containers
 from sandboxio.adapters import _docker_exec as execs
 from sandboxio.adapters._docker_image import WORKDIR
+from sandboxio.adapters._docker_launch import Container, ExecSpec
+from sandboxio.adapters._loader import load
+from sandboxio.core.lifecycle import undone
 from sandboxio.core.models import Capability
 from sandboxio.guest import code, probe
 from sandboxio.guest.shell_files import ShellFiles
@@ -30,6 +33,7 @@ CAPABILITIES = (
     | Capability.NETWORK_POLICY
     | Capability.STDIN
 )
+_REPORT_LIMIT = probe.REPORT_LIMIT
 
 
 class DockerSandbox:
@@ -46,16 +50,16 @@ class DockerSandbox:
     ) -> None:
         labels = described.labels
         self._engine = engine
-        self._container = execs.Container(engine, described.name, containers.PIDS_LIMIT)
+        self._container = Container(engine, described.name, containers.PIDS_LIMIT)
         self._described = described
         self._facts = facts
         self._user = user
         self._report = report
         self.id = labels[f"{containers.PREFIX}name"]
         self.isolation = isolation
-        self.timeout = float(labels[f"{containers.PREFIX}timeout"])
+        self.timeout = containers.lifetime_of(labels)
         self.metadata: Mapping[str, str] = containers.metadata_of(labels)
-        self.files = ShellFiles(self.start, timeout=self.timeout)
+        self.files = ShellFiles(self.start, timeout=self.timeout, give_up=self.remove)
 
     @property
     def capabilities(self) -> Capability:
@@ -76,16 +80,15 @@ class DockerSandbox:
     @property
     def native(self) -> object:
         """docker-py's `Container`."""
-        import docker
-        from docker.models.containers import Container
-
+        docker: Any = load("docker", backend="docker", extra="docker")
+        models: Any = load("docker.models.containers", backend="docker", extra="docker")
         client = docker.DockerClient.__new__(docker.DockerClient)
         client.api = self._engine.client()
-        return Container(attrs=self._described.raw, client=client)
+        return models.Container(attrs=self._described.raw, client=client)
 
     async def start(self, request: ExecRequest) -> execs.DockerExec:
         user = self._caller(request.user)
-        spec = execs.ExecSpec(
+        spec = ExecSpec(
             argv=request.argv,
             user=user.spec,
             cwd=self._cwd(request.cwd),
@@ -96,7 +99,7 @@ class DockerSandbox:
 
     async def start_code(self, request: CodeRequest) -> execs.DockerExec:
         command = code.command(request.language, request.code, self._report.programs)
-        spec = execs.ExecSpec(
+        spec = ExecSpec(
             argv=command.argv,
             user=self._user.spec,
             cwd=self._cwd(request.cwd),
@@ -112,12 +115,14 @@ class DockerSandbox:
 
     async def ask(self) -> None:
         """Learn, on a sandbox that runs already, what its first words would have told."""
-        spec = execs.ExecSpec(("/bin/sh", "-c", probe.PROBE), self._user.spec, "/", {})
+        spec = ExecSpec(("/bin/sh", "-c", probe.PROBE), self._user.spec, "/", {})
         channel = await execs.start(self._container, spec)
         said = b""
-        while (chunk := await channel.receive()) is not None and len(said) < probe.REPORT_LIMIT:
-            said += chunk.data
-        await channel.aclose()
+        try:
+            while (chunk := await channel.receive()) is not None and len(said) < _REPORT_LIMIT:
+                said += chunk.data
+        finally:
+            await undone(channel.aclose)
         self._report = probe.parse(said)
 
     def _caller(self, spec: str | None) -> User:

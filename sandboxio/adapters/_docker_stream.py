@@ -8,10 +8,14 @@ no event loop can wait for, is served by worker threads.
 from __future__ import annotations
 
 import json
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 import anyio
+import anyio.from_thread
+import anyio.lowlevel
 
 from sandboxio.adapters._docker_failure import Phase, failure
 from sandboxio.adapters._loader import load
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
     from sandboxio.adapters._docker_endpoint import Endpoint
 
 READ_BYTES = 256 * 1024
+CLOSED = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
+"""What a stream raises when either side has ended it."""
 _HEADER = 8
 _STREAMS: dict[int, StreamName] = {0: "stdout", 1: "stdout", 2: "stderr"}
 _BODY_LIMIT = 64 * 1024
@@ -189,13 +195,20 @@ async def _close(stream: ByteStream) -> None:
 
 
 class BlockingStream:
-    """A byte stream over a blocking socket-like object, in worker threads."""
+    """A byte stream over a blocking socket-like object, read by a thread.
+
+    A read that nobody waits for any more goes on; whoever reads next gets what it brings.
+    """
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
+        self._read: _BlockingRead | None = None
 
     async def receive(self, max_bytes: int = READ_BYTES) -> bytes:
-        data: bytes = await threads.run(lambda: self._sock.recv(max_bytes))
+        if self._read is None:
+            self._read = _BlockingRead(self._sock, max_bytes)
+        data = await self._read.result()
+        self._read = None
         if not data:
             raise anyio.EndOfStream
         return data
@@ -207,7 +220,31 @@ class BlockingStream:
         raise anyio.BrokenResourceError
 
     async def aclose(self) -> None:
-        await threads.run(self._sock.close, urgent=True)
+        await threads.run(self._sock.close, lane="teardown")
+
+
+class _BlockingRead:
+    """One read in a daemon thread, awaited as often as need be."""
+
+    def __init__(self, sock: Any, size: int) -> None:
+        self._heard, self._token = anyio.Event(), anyio.lowlevel.current_token()
+        self._data: list[bytes] = []
+        self._errors: list[Exception] = []
+        threading.Thread(target=self._work, args=(sock, size), daemon=True).start()
+
+    async def result(self) -> bytes:
+        await self._heard.wait()
+        if self._errors:
+            raise anyio.BrokenResourceError from self._errors[0]
+        return self._data[0]
+
+    def _work(self, sock: Any, size: int) -> None:
+        try:
+            self._data.append(sock.recv(size))
+        except Exception as exc:  # noqa: BLE001  # raised where the read is awaited
+            self._errors.append(exc)
+        with suppress(RuntimeError):  # the event loop has ended meanwhile
+            anyio.from_thread.run_sync(self._heard.set, token=self._token)
 
 
 async def _open_pipe(path: str) -> BlockingStream:

@@ -7,7 +7,7 @@ import secrets
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 from urllib.parse import quote
 
 import anyio
@@ -25,9 +25,10 @@ from sandboxio.adapters._docker_sandbox import CAPABILITIES, DockerSandbox
 from sandboxio.adapters._docker_stream import READ_BYTES, FrameDecoder
 from sandboxio.core.backend import DriverBackend
 from sandboxio.core.config import BackendConfig
-from sandboxio.core.errors import ConnectError, CreationError
+from sandboxio.core.errors import ConfigurationError, ConnectError, CreationError, SandboxGone
 from sandboxio.core.lifecycle import undone_on_failure
 from sandboxio.core.models import ManagedSandbox
+from sandboxio.core.requests import text
 from sandboxio.core.tiers import IsolationTier
 from sandboxio.guest import probe
 
@@ -41,6 +42,12 @@ if TYPE_CHECKING:
 DEFAULT_IMAGE = "python:3.12-slim"
 _CONTAINER_RUNTIMES = ("runc", "crun")
 _LAST_WORDS = 2048
+_BIRTH_SECONDS = 60.0
+"""Seconds the engine has to answer a create call, whatever the caller's own deadline is."""
+_BIRTH_PAUSE = 0.02
+
+
+PullPolicy = Literal["missing", "never"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,10 +65,23 @@ class DockerConfig(BackendConfig):
     """Engine address; `None` follows DOCKER_HOST, then the current context, then the default."""
     tls_directory: str | None = None
     """Folder with ca.pem, cert.pem and key.pem for `host`; `None` without TLS."""
-    pull: Literal["missing", "never"] = "missing"
+    pull: PullPolicy = "missing"
     """Whether an image that is not on the engine is pulled."""
     on_pull: Callable[[str], None] | None = field(default=None, compare=False)
     """Receives progress lines of a pull, from a worker thread."""
+
+    def __post_init__(self) -> None:
+        if self.pull not in get_args(PullPolicy):
+            raise ConfigurationError('DockerConfig.pull must be "missing" or "never".')
+        for name in ("host", "tls_directory"):
+            value: object = getattr(self, name)
+            if value is not None:
+                text(f"DockerConfig.{name}", value)
+        if self.tls_directory is not None and self.host is None:
+            raise ConfigurationError(
+                "DockerConfig.tls_directory belongs to DockerConfig.host, which is not set.",
+                hint="Set host= too; for DOCKER_HOST use DOCKER_TLS_VERIFY and DOCKER_CERT_PATH.",
+            )
 
 
 class DockerBackend(DriverBackend):
@@ -113,25 +133,30 @@ class DockerDriver:
             pull=self._config.pull == "missing",
             progress=self._config.on_pull,
         )
-        sandbox_id = secrets.token_hex(8)
-        name = containers.NAME_PREFIX + sandbox_id
+        birth = _Birth(secrets.token_hex(8))
         async with undone_on_failure(
-            lambda: self.engine.remove(name),
+            lambda: self._undo(birth),
             backend=self.name,
-            name=sandbox_id,
+            name=birth.sandbox_id,
             labels=request.metadata,
         ):
-            return await self._make(sandbox_id, request, image)
+            return await self._make(birth, request, image)
+
+    async def _undo(self, birth: _Birth) -> None:
+        """Remove what provisioning made so far; a container still to come is waited for."""
+        while birth.under_way:  # noqa: ASYNC110  # it ends in a thread
+            await anyio.sleep(_BIRTH_PAUSE)
+        await self.engine.remove(birth.name)
 
     async def _make(
-        self, sandbox_id: str, request: CreateRequest, image: ImageDescription
+        self, birth: _Birth, request: CreateRequest, image: ImageDescription
     ) -> DockerSandbox:
-        container = await self._create(sandbox_id, request, image, ())
+        container = await self._create(birth, request, image, ())
         facts = await self._facts_of(container, image)
         user = _default_user(facts, request.user)
         if groups := facts.groups_of(user):
             await self.engine.remove(container)
-            container = await self._create(sandbox_id, request, image, groups)
+            container = await self._create(birth, request, image, groups)
         archive = containers.preparation(facts, user, hosts=request.network.egress == "deny")
         await self.engine.call("create", lambda client: client.put_archive(container, "/", archive))
         report = await self._start(container)
@@ -143,15 +168,20 @@ class DockerDriver:
 
     async def _create(
         self,
-        sandbox_id: str,
+        birth: _Birth,
         request: CreateRequest,
         image: ImageDescription,
         groups: tuple[int, ...],
     ) -> str:
+        def make(client: Any) -> str:
+            with birth:
+                return containers.make(client, birth.sandbox_id, request, image, groups)
+
         return await self.engine.call(
             "create",
-            lambda client: containers.make(client, sandbox_id, request, image, groups),
-            late=self.engine.remove_late,
+            make,
+            at_least=_BIRTH_SECONDS,
+            late=lambda: self.engine.remove_late(birth.name),
         )
 
     async def _facts_of(self, container: str, image: ImageDescription) -> ImageFacts:
@@ -210,7 +240,10 @@ class DockerDriver:
         facts = await self._facts_of(described.id, image)
         user = _default_user(facts, described.labels.get(f"{containers.PREFIX}user"))
         sandbox = await self._sandbox(described, facts, user, probe.Report())
-        await sandbox.ask()
+        try:
+            await sandbox.ask()
+        except SandboxGone as exc:
+            raise ConnectError(exc.message, outcome="not_started") from exc
         return sandbox
 
     async def list_managed(self, labels: Mapping[str, str]) -> list[ManagedSandbox]:
@@ -222,13 +255,14 @@ class DockerDriver:
         return [
             _managed(entry)
             for entry in found
-            if any(containers.is_ours(str(name), labels_of(entry)) for name in entry["Names"])
+            if any(
+                containers.is_ours(str(name), labels_of(entry)) for name in entry.get("Names") or ()
+            )
         ]
 
     async def remove_managed(self, sandbox_id: str) -> bool:
-        if await self._find(sandbox_id) is None:
-            return False
-        return await self.engine.remove(containers.NAME_PREFIX + sandbox_id)
+        found = await self._find(sandbox_id)
+        return found is not None and await self.engine.remove(found.id)
 
     async def _sandbox(
         self, described: ContainerDescription, facts: ImageFacts, user: User, report: probe.Report
@@ -237,8 +271,9 @@ class DockerDriver:
         return DockerSandbox(self.engine, described, facts, user, report, tier_of(path))
 
     async def _find(self, sandbox_id: str) -> ContainerDescription | None:
-        name = containers.NAME_PREFIX + sandbox_id
-        found = await self.engine.find(name)
+        if not containers.is_id(sandbox_id):
+            return None
+        found = await self.engine.find(containers.NAME_PREFIX + sandbox_id)
         if found is None or not containers.is_ours(found.name, found.labels):
             return None
         return found
@@ -247,6 +282,21 @@ class DockerDriver:
         return await self.engine.call(
             "create", lambda client: ContainerDescription(client.inspect_container(container))
         )
+
+
+class _Birth:
+    """A container on its way: named by us beforehand, so that it can be found in any case."""
+
+    def __init__(self, sandbox_id: str) -> None:
+        self.sandbox_id = sandbox_id
+        self.name = containers.NAME_PREFIX + sandbox_id
+        self.under_way = False
+
+    def __enter__(self) -> None:
+        self.under_way = True
+
+    def __exit__(self, *_: object) -> None:
+        self.under_way = False
 
 
 def tier_of(runtime: str) -> IsolationTier:

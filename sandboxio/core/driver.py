@@ -33,6 +33,8 @@ class ExitStatus:
 
     exit_code: int
     results: tuple[RichOutput, ...] | None = None
+    cut: bool = False
+    """Output was still coming when reading it was given up; it counts as truncated."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from sandboxio.core.requests import text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*\Z")
+SCHEME = re.compile(r"[a-z][a-z0-9+.-]*\Z")
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _CREDENTIAL = re.compile(r"key|token|secret|passw|pwd|credential|auth", re.IGNORECASE)
 _FORM = "Write <backend>://<template>?timeout=60, for example docker://python:3.12-slim"
@@ -43,7 +43,7 @@ def parse(value: str) -> Dsn:
         ConfigurationError: the value is no DSN, or a parameter looks like a credential.
     """
     scheme, separator, rest = text("target", value).partition("://")
-    if not separator or not _SCHEME.match(scheme):
+    if not separator or not SCHEME.match(scheme):
         raise ConfigurationError("The target is not a DSN: it has no backend name.", hint=_FORM)
     template, question, query = rest.partition("?")
     if "#" in rest or any(character.isspace() for character in rest):

@@ -6,13 +6,13 @@ import os
 import stat
 import tempfile
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
-import anyio
-import anyio.to_thread
+import anyio.lowlevel
 
-from sandboxio.core import requests
+from sandboxio.core import requests, threads
 from sandboxio.core.errors import ConfigurationError, ExecutionTimeout, FileSystemError
 from sandboxio.core.mapping import Deadline, DeadlinePassed
 
@@ -47,7 +47,8 @@ class SandboxFiles:
     async def read(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
         where = requests.path("path", path)
         start, count = _range(offset, length)
-        pieces = _Bounded(MAX_READ_BYTES, "read() returns at most 256 MiB at once.")
+        most = MAX_READ_BYTES if count is None else min(count, MAX_READ_BYTES)
+        pieces = _Bounded(most, "read() got more than it asked for, or more than 256 MiB.")
 
         async def act(record: OperationRecord) -> bytes:
             await self._driver.read(where, offset=start, length=count, sink=pieces.add)
@@ -100,7 +101,7 @@ class SandboxFiles:
         place = _host_path(local)
 
         async def act(record: OperationRecord) -> None:
-            with await anyio.to_thread.run_sync(_open_source, place) as file:
+            with await threads.run(lambda: _open_source(place)) as file:
                 status = os.fstat(file.fileno())
                 mode = (stat.S_IMODE(status.st_mode) & 0o755) | 0o644
                 async with aclosing(_pieces(file, status.st_size)) as source:
@@ -168,19 +169,20 @@ class _Bounded:
 
     async def flush(self) -> None:
         """Write what has gathered: in batches, since each costs a change of thread."""
-        if self._target is not None:
+        target = self._target
+        if target is not None:
             parts, self.parts, self._waiting = self.parts, [], 0
-            await anyio.to_thread.run_sync(self._target.writelines, parts)
+            await threads.run(lambda: target.writelines(parts))
 
 
 @asynccontextmanager
 async def _new_file(local: Path, mode: int) -> AsyncGenerator[IO[bytes]]:
     """Yield a file that appears at `local`, whole, when the block succeeds, and never otherwise."""
-    target = await anyio.to_thread.run_sync(_open_target, local)
+    target = await threads.run(lambda: _open_target(local))
     try:
         with target:
             yield target
-        await anyio.to_thread.run_sync(_publish, Path(target.name), local, mode)
+        await threads.run(lambda: _publish(Path(target.name), local, mode))
     except BaseException:
         _discard(Path(target.name))
         raise
@@ -234,7 +236,7 @@ def _discard(part: Path) -> None:
 
 async def _pieces(source: IO[bytes], size: int) -> AsyncGenerator[bytes]:
     while size > 0:
-        piece = await anyio.to_thread.run_sync(source.read, min(size, _PIECE))
+        piece = await threads.run(partial(source.read, min(size, _PIECE)))
         if not piece:
             raise ConfigurationError("The local file became shorter while it was uploaded.")
         size -= len(piece)

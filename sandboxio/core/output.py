@@ -2,45 +2,43 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from sandboxio.core.models import OutputChunk
+
+
+_SLACK = 64 * 1024
+"""Bytes beyond the allowance that gather before they are dropped."""
 
 
 class Capture:
     """Keeps the first and the last half of the allowance; what lies between is dropped.
 
-    Chunks are joined and decoded once, at the end, so characters split across reads stay whole
-    and cost grows with the size of the output, never with its square.
+    Bytes are decoded once, at the end, so characters split across reads stay whole, and cost
+    grows with the size of the output, never with its square nor with the number of reads.
     """
 
     def __init__(self, limit: int) -> None:
-        self._head_room = limit - limit // 2
+        self._head_limit = limit - limit // 2
         self._tail_limit = limit // 2
-        self._head: list[bytes] = []
-        self._tail: deque[bytes] = deque()
-        self._tail_size = 0
+        self._head = bytearray()
+        self._tail = bytearray()
         self.total = 0
 
     def add(self, data: bytes) -> None:
         self.total += len(data)
-        if self._head_room:
-            taken = data[: self._head_room]
-            self._head.append(taken)
-            self._head_room -= len(taken)
-            data = data[len(taken) :]
-        if data:
-            self._tail.append(data)
-            self._tail_size += len(data)
+        room = self._head_limit - len(self._head)
+        if room:
+            self._head += data[:room]
+            data = data[room:]
+        self._tail += data
+        if len(self._tail) > 2 * self._tail_limit + _SLACK:
             self._trim()
 
     @property
     def truncated(self) -> bool:
-        return self.total > sum(map(len, self._head)) + self._tail_size
+        return self.total > self._head_limit + self._tail_limit
 
     def text(self) -> str:
         """Decode what was kept; bytes that are not UTF-8 become U+FFFD."""
@@ -48,23 +46,19 @@ class Capture:
 
     def halves(self) -> tuple[str, str]:
         """Decode what stands before and after the gap; all of it before, when there is none."""
+        self._trim()
         if not self.truncated:
-            return _decode((*self._head, *self._tail)), ""
+            return _decode(self._head + self._tail), ""
         return _decode(self._head), _decode(self._tail)
 
     def _trim(self) -> None:
-        excess = self._tail_size - self._tail_limit
-        while excess > 0:
-            first = self._tail.popleft()
-            if len(first) > excess:
-                self._tail.appendleft(first[excess:])
-            dropped = min(len(first), excess)
-            self._tail_size -= dropped
-            excess -= dropped
+        excess = len(self._tail) - self._tail_limit
+        if excess > 0:
+            del self._tail[:excess]
 
 
-def _decode(pieces: Iterable[bytes]) -> str:
-    return b"".join(pieces).decode("utf-8", "replace")
+def _decode(data: bytearray) -> str:
+    return data.decode("utf-8", "replace")
 
 
 class OutputCapture:

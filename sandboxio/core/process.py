@@ -59,7 +59,9 @@ class SandboxProcess:
         self._record: OperationRecord | None = None
         self._deadline: Deadline | None = None
         self._drained = False
-        self._ending = anyio.Lock()
+        self._reading, self._sending, self._ending = anyio.Lock(), anyio.Lock(), anyio.Lock()
+        self._over = anyio.Event()
+        self._reader: int | None = None
         self._duration_ms = 0
         self._killed: KillReport | None = None
         self._failure: SandboxError | None = None
@@ -97,7 +99,16 @@ class SandboxProcess:
         try:
             await self._leave()
         finally:
+            if self._record is not None:
+                self._complete(self._record)
             self._operation.__exit__(exc_type, exc, tb)
+
+    def _complete(self, record: OperationRecord) -> None:
+        record.bytes_out = sum(self._bytes.values())
+        if self._failure is not None:
+            record.fail(self._failure)
+        elif self._killed is not None:
+            record.outcome = "killed"
 
     async def _leave(self) -> None:
         try:
@@ -112,6 +123,7 @@ class SandboxProcess:
         return self
 
     async def __anext__(self) -> OutputChunk:
+        self._reader = _this_task()
         chunk = await self._next()
         if chunk is None:
             raise StopAsyncIteration
@@ -125,7 +137,12 @@ class SandboxProcess:
                 hint="Pass stdin=True to sb.stream().",
             )
         payload = input_bytes(data) or b""
-        await self._bounded(lambda: channel.send(payload))
+
+        async def send() -> None:
+            async with self._sending:
+                await channel.send(payload)
+
+        await self._bounded(send)
         if self._record is not None:
             self._record.bytes_in += len(payload)
 
@@ -133,11 +150,10 @@ class SandboxProcess:
         await self._bounded(self._live().close_stdin)
 
     async def wait(self) -> ExecResult:
-        if self._failure is not None:
-            raise self._failure
-        if self._status is None:
-            while await self._next() is not None:
-                pass
+        if self._reader not in (None, _this_task()):
+            await self._bounded(self._over.wait)  # that task reads; nothing is taken from it
+        while await self._next() is not None:
+            pass
         return self._result()
 
     async def kill(self) -> None:
@@ -163,20 +179,26 @@ class SandboxProcess:
         if self._drained:
             return None
         channel = self._live()
-        chunk = await self._bounded(channel.receive)
-        if chunk is None:
-            self._finish(await self._bounded(channel.wait))
-            return None
-        self._bytes[chunk.stream] += len(chunk.data)
-        return chunk
+        return await self._bounded(lambda: self._receive(channel))
+
+    async def _receive(self, channel: ExecChannel) -> OutputChunk | None:
+        async with self._reading:
+            if self._drained:
+                return None
+            chunk = await channel.receive()
+            if chunk is None:
+                self._finish(await channel.wait())
+            else:
+                self._bytes[chunk.stream] += len(chunk.data)
+            return chunk
 
     def _finish(self, status: ExitStatus) -> None:
         self._status = status
         self._drained = True
+        self._over.set()
         self._duration_ms = self._elapsed()
         if self._record is not None:
             self._record.exit_code = status.exit_code
-            self._record.bytes_out = sum(self._bytes.values())
 
     def _elapsed(self) -> int:
         return int((time.perf_counter() - self._started) * 1000)
@@ -188,6 +210,8 @@ class SandboxProcess:
             stderr="",
             results=None if self._status is None else self._status.results,
             streamed=True,
+            stdout_truncated=self._status is not None and self._status.cut,
+            stderr_truncated=self._status is not None and self._status.cut,
             stdout_bytes=self._bytes["stdout"],
             stderr_bytes=self._bytes["stderr"],
             duration_ms=self._duration_ms,
@@ -201,17 +225,23 @@ class SandboxProcess:
             return await self._deadline.bound(action)
         except SandboxError as exc:
             self._redact(exc)
-            self._failure = self._failure or exc
+            self._fail(exc)
             raise
         except DeadlinePassed:
             pass
         report = await self._end()
-        if self._failure is None:
-            self._failure = ExecutionTimeout(
+        raise self._fail(
+            ExecutionTimeout(
                 f"The call did not end within {self._timeout:g} s and was ended.",
                 collateral=report is not None and report.collateral,
             )
-        raise self._failure
+        )
+
+    def _fail(self, error: SandboxError) -> SandboxError:
+        """Remember how the call failed first; that is what everybody gets to hear."""
+        self._failure = self._failure or error
+        self._over.set()
+        return self._failure
 
     async def _end(self) -> KillReport | None:
         """End the call unless it has ended; what cannot be ended takes the sandbox with it."""
@@ -223,6 +253,7 @@ class SandboxProcess:
             if self._killed is None:
                 self._killed = await self._kill(self._channel)
                 self._duration_ms = self._elapsed()
+                self._over.set()
         finally:
             self._ending.release()
         return self._killed
@@ -242,6 +273,10 @@ class SandboxProcess:
             if not (reports and reports[0].complete):
                 await self._give_up()
         return reports[0] if reports else KillReport(complete=False)
+
+
+def _this_task() -> int:
+    return anyio.get_current_task().id
 
 
 async def feed(process: SandboxProcess, data: bytes) -> None:

@@ -38,8 +38,16 @@ class OperationRecord:
     bytes_out: int = 0
     duration_ms: int = 0
     outcome: str = "done"
-    """`done`, `error`, `timeout` or `cancelled`."""
+    """`done`, `killed` (ended by its own caller), `error`, `timeout` or `cancelled`."""
     error_code: str | None = None
+
+    def fail(self, exc: BaseException) -> None:
+        """Note how the operation failed."""
+        if not isinstance(exc, Exception):
+            self.outcome = "cancelled"
+            return
+        self.outcome = "timeout" if isinstance(exc, SandboxTimeout) else "error"
+        self.error_code = exc.code if isinstance(exc, SandboxError) else None
 
 
 class Recorder:
@@ -94,13 +102,9 @@ class Recorder:
             self._close(record)
 
     def _note(self, record: OperationRecord, exc: BaseException) -> None:
-        if not isinstance(exc, Exception):
-            record.outcome = "cancelled"
-            return
-        record.outcome = "timeout" if isinstance(exc, SandboxTimeout) else "error"
+        record.fail(exc)
         if isinstance(exc, SandboxError):
             redact_error(exc, self._redactor)
-            record.error_code = exc.code
 
     def _close(self, record: OperationRecord) -> None:
         if record.argv is not None:
@@ -123,6 +127,7 @@ def redact_error(error: SandboxError, redactor: Redactor) -> None:
         and redactor.spans("".join(traceback.format_exception(cause)))
     ):
         error.__cause__ = MaskedCause(f"{type(cause).__name__}: {redactor.redact(str(cause))}")
+        error.__context__ = None
 
 
 class MaskedCause(Exception):

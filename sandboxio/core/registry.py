@@ -10,6 +10,7 @@ import threading
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
+from sandboxio.core import dsn
 from sandboxio.core.errors import (
     BackendNotFound,
     BackendNotInstalled,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "sandboxio.backends"
 BUILT_IN = {"docker": "sandboxio.adapters.docker:DockerBackend"}
+PLANNED = ("bwrap", "e2b", "fake", "gvisor", "k8s", "local", "modal", "vm")
 
 
 class BackendFactory(Protocol):
@@ -49,7 +51,11 @@ def register(name: str, factory: str | Callable[[], Backend]) -> None:
     Raises:
         ConfigurationError: the name or the factory is not usable.
     """
-    text("name", name)
+    if not dsn.SCHEME.match(text("name", name)):
+        raise ConfigurationError(
+            "register(): a name has lower-case letters, digits, '+', '.' and '-' only.",
+            hint="It is what stands before :// in a DSN.",
+        )
     if not (callable(factory) or (isinstance(factory, str) and ":" in factory)):
         raise ConfigurationError(
             f"register({name!r}): the factory is neither callable nor of the form 'module:name'.",
@@ -100,8 +106,9 @@ def _from_entry_point(name: str) -> Backend:
     found = [point for point in _entry_points() if point.name == name]
     owners = sorted({_owner(point) for point in found})
     if not found:
+        planned = " It is planned, and not part of this version." if name in PLANNED else ""
         raise BackendNotFound(
-            f"No backend named {name!r} is installed.",
+            f"No backend named {name!r} is installed.{planned}",
             hint=f"Known here: {', '.join(names())}. Check the spelling, or register yours with "
             "sandboxio.register(name, factory).",
         )

@@ -22,6 +22,12 @@ from sandboxio.core.models import (
 )
 from sandboxio.core.tiers import IsolationTier
 
+MAX_ARGUMENT_BYTES = 128 * 1024 - 64
+"""MAX_ARG_STRLEN of Linux, less what we may put before a value."""
+MAX_ARGUMENTS_BYTES = 1024 * 1024
+"""Half of what Linux allows for arguments and environment together."""
+MAX_ID = 2**31 - 1
+"""Largest uid or gid engines accept."""
 MAX_PATH_BYTES = 4096
 """PATH_MAX of Linux, the terminating NUL included."""
 
@@ -222,7 +228,7 @@ def _variable_name(name: str, key: object) -> str:
         raise ConfigurationError(f"{name}: a name must be a string, not {type(key).__name__}.")
     if not key or "=" in key or "\0" in key or not _encodable(key):
         raise ConfigurationError(
-            f"{name}: {key[:64]!r} is not a name an environment variable can have."
+            f"{name}: {key.partition('=')[0][:64]!r} is not a name a variable can have."
         )
     return key
 
@@ -231,6 +237,11 @@ def _variable_value(name: str, key: object, value: object) -> str:
     if not isinstance(value, str):
         raise ConfigurationError(
             f"{name}: the value of {key!r} must be a string, not {type(value).__name__}."
+        )
+    if len(value.encode("utf-8", "replace")) + len(str(key)) > MAX_ARGUMENT_BYTES:
+        raise ConfigurationError(
+            f"{name}: {key!r} is longer than the {MAX_ARGUMENT_BYTES} bytes a variable can have.",
+            hint="Write it to a file with sb.files.write().",
         )
     if "\0" in value or not _encodable(value):
         raise ConfigurationError(
@@ -266,29 +277,48 @@ def _label_value(value: str) -> bool:
 
 def _command(value: object) -> str | tuple[str, ...]:
     if isinstance(value, str):
-        return text("cmd", value)
+        return _argument("cmd", value)
     if isinstance(value, bytes) or not isinstance(value, Sequence):
         raise ConfigurationError(
             f"cmd must be a string or a list of strings, not {type(value).__name__}."
         )
     parts = tuple(
-        text(f"cmd[{index}]", part, empty=index > 0)
+        _argument(f"cmd[{index}]", part, empty=index > 0)
         for index, part in enumerate(cast("Sequence[object]", value))
     )
     if not parts:
         raise ConfigurationError("cmd must name a program.")
+    if sum(len(part.encode()) + 1 for part in parts) > MAX_ARGUMENTS_BYTES:
+        raise ConfigurationError(
+            f"cmd is longer than {MAX_ARGUMENTS_BYTES} bytes.",
+            hint="Pass data with stdin=, or in a file with sb.files.write().",
+        )
     return parts
+
+
+def _argument(name: str, value: object, *, empty: bool = False) -> str:
+    argument = text(name, value, empty=empty)
+    if len(argument.encode()) > MAX_ARGUMENT_BYTES:
+        raise ConfigurationError(
+            f"{name} is longer than the {MAX_ARGUMENT_BYTES} bytes an argument can have.",
+            hint="Pass data with stdin=, or in a file with sb.files.write().",
+        )
+    return argument
 
 
 def _user(value: object) -> str | None:
     if value is None:
         return None
-    if not isinstance(value, str) or not _USER.match(value):
+    if not isinstance(value, str) or not _USER.match(value) or _too_large(value):
         raise ConfigurationError(
             "user must be a name, 'uid' or 'uid:gid' of the sandbox.",
             hint='Use user="root", user="1000" or user="1000:1000".',
         )
     return value
+
+
+def _too_large(user: str) -> bool:
+    return any(part.isdecimal() and int(part) > MAX_ID for part in user.split(":"))
 
 
 def requirement(value: object) -> IsolationTier | None:

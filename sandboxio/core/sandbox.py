@@ -166,8 +166,10 @@ class Sandbox:
         )
 
     async def kill(self) -> None:
-        with self._recorder.operation("kill"):
+        with self._recorder.operation("kill") as record:
             await self._remove()
+            if not self._removed:
+                record.outcome = "error"
 
     async def __aenter__(self) -> Self:
         return self
@@ -231,8 +233,8 @@ class Sandbox:
             results=end.results,
             stdout_bytes=end.stdout_bytes,
             stderr_bytes=end.stderr_bytes,
-            stdout_truncated=capture.stdout.truncated,
-            stderr_truncated=capture.stderr.truncated,
+            stdout_truncated=capture.stdout.truncated or end.stdout_truncated,
+            stderr_truncated=capture.stderr.truncated or end.stderr_truncated,
             duration_ms=end.duration_ms,
         )
 

@@ -14,7 +14,6 @@ import anyio
 from anyio.from_thread import BlockingPortal
 
 from sandboxio.core.errors import ConfigurationError
-from sandboxio.core.lifecycle import teardown_grace
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     from sandboxio.core.tiers import IsolationTier
 
 T = TypeVar("T")
+EXIT_PATIENCE = 15.0
+"""Seconds an interrupted caller waits for the end of a call: its kill and a removal, bounded."""
 
 
 class Portal:
@@ -35,7 +36,7 @@ class Portal:
     def __init__(self) -> None:
         started: Future[BlockingPortal] = Future()
         self._thread = threading.Thread(
-            target=anyio.run, args=(_serve, started), daemon=True, name="sandboxio-portal"
+            target=_serve, args=(started,), daemon=True, name="sandboxio-portal"
         )
         self._thread.start()
         self._portal = started.result()
@@ -58,7 +59,7 @@ class Portal:
         except BaseException:
             if not call.ended.is_set():
                 future.cancel()
-                call.ended.wait(teardown_grace() + 1)
+                call.ended.wait(EXIT_PATIENCE)
             raise
 
     @property
@@ -73,7 +74,7 @@ class Portal:
             self._portal.call(self._portal.stop, True)
         except RuntimeError:  # stopped by another thread in the meantime
             return
-        self._thread.join(teardown_grace() + 1)
+        self._thread.join(EXIT_PATIENCE)
 
 
 class _Call(Generic[T]):
@@ -303,17 +304,33 @@ class SyncProcess:
 def create_in_portal(create: Callable[[], Awaitable[AsyncSandbox]]) -> SyncSandbox:
     """Create a sandbox inside a portal of its own."""
     portal = Portal()
+    made: list[AsyncSandbox] = []
+
+    async def keep() -> None:
+        made.append(await create())
+
     try:
-        return SyncSandbox(portal.call(create), portal)
+        portal.call(keep)
+        return SyncSandbox(made[0], portal)
     except BaseException:
+        for sandbox in made:  # an interrupt came between its creation and its owner
+            portal.call(sandbox.kill)
         portal.close()
         raise
 
 
-async def _serve(started: Future[BlockingPortal]) -> None:
-    async with BlockingPortal() as portal:
-        started.set_result(portal)
-        await portal.sleep_until_stopped()
+def _serve(started: Future[BlockingPortal]) -> None:
+    async def serve() -> None:
+        async with BlockingPortal() as portal:
+            started.set_result(portal)
+            await portal.sleep_until_stopped()
+
+    try:
+        anyio.run(serve)
+    except BaseException as exc:
+        if started.done():
+            raise
+        started.set_exception(exc)
 
 
 async def _next(chunks: AsyncIterator[OutputChunk]) -> OutputChunk | None:

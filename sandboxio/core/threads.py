@@ -9,54 +9,66 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import time
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import anyio
 import anyio.from_thread
 from anyio.lowlevel import RunVar, current_token
 
-from sandboxio.core.errors import ConfigurationError
+from sandboxio.core.errors import ConfigurationError, ConnectError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
+Lane = Literal["call", "pull", "teardown"]
 
 THREADS_VARIABLE = "SBX_DOCKER_THREADS"
 DEFAULT_THREADS = 64
-URGENT_THREADS = 8
-"""Threads that only teardown may use, so that it never waits for ordinary calls."""
+TEARDOWN_THREADS = 16
+"""Threads that only teardown may use."""
+PULL_THREADS = 16
+"""Threads that only pulls may use, which can take minutes each."""
 EXIT_WAIT = 5.0
 """Seconds the interpreter's exit waits for teardown that is still under way."""
+_SIZES: dict[Lane, int] = {"teardown": TEARDOWN_THREADS, "pull": PULL_THREADS}
 UNBOUNDED_CALL = 60.0
 """Seconds a call may take when nothing around it sets a deadline."""
 
-remaining_time: ContextVar[float] = ContextVar("remaining_time", default=UNBOUNDED_CALL)
-"""Seconds the operation of the current worker thread has left; transports read it."""
+remaining_time: ContextVar[float | None] = ContextVar("remaining_time", default=None)
+"""Seconds the operation of the current worker thread has left, which transports read; `None`
+outside of one."""
 
-_ordinary: RunVar[anyio.CapacityLimiter] = RunVar("sandboxio_threads")
-_urgent: RunVar[anyio.CapacityLimiter] = RunVar("sandboxio_urgent_threads")
+_limiters: RunVar[dict[Lane, anyio.CapacityLimiter]] = RunVar("sandboxio_threads")
 
 
 _unfinished: set[_Job[Any]] = set()
 
 
 async def run(
-    call: Callable[[], T], *, urgent: bool = False, late: Callable[[T], None] | None = None
+    call: Callable[[], T],
+    *,
+    lane: Lane = "call",
+    at_least: float = 0.0,
+    late: Callable[[], None] | None = None,
 ) -> T:
     """Call a blocking function in a thread of its own and return what it returns.
 
-    `late` is called, in the thread that made it, with a result nobody waits for any more.
-    An `urgent` call always gets a thread, and the interpreter's exit waits for it.
+    Lanes do not wait for each other: teardown always gets a thread, however many pulls or calls
+    are under way, and the interpreter's exit waits for it. `at_least` is how many seconds the
+    call's transport gets even if the operation has fewer left. `late` is called, in the same
+    thread, when the call ends and nobody waits for it any more.
     """
     left = anyio.current_effective_deadline() - anyio.current_time()
-    job = _Job(call, late, min(left, 86_400.0) if left != float("inf") else UNBOUNDED_CALL)
-    async with _limiter(urgent=urgent):
-        if urgent:
+    seconds = min(left, 86_400.0) if left != float("inf") else UNBOUNDED_CALL
+    job = _Job(call, late, max(seconds, at_least, 0.1))
+    async with _limiter(lane):
+        if lane == "teardown":
             _outlive(job)
         return await job.result()
 
@@ -69,13 +81,13 @@ class _Job(Generic[T]):
     """
 
     def __init__(
-        self, call: Callable[[], T], late: Callable[[T], None] | None, seconds: float
+        self, call: Callable[[], T], late: Callable[[], None] | None, seconds: float
     ) -> None:
         self._call = call
         self._late = late
         self._seconds = seconds
         self._lock = threading.Lock()
-        self._abandoned = False
+        self._abandoned = self._over = False
         self._results: list[T] = []
         self._errors: list[BaseException] = []
         self.ended = threading.Event()
@@ -105,40 +117,37 @@ class _Job(Generic[T]):
         )
         try:
             thread.start()
-        except RuntimeError:  # the interpreter is shutting down and starts no more threads
-            context.run(self._work, lambda: None)
-            report()
+        except RuntimeError as exc:
+            if not _exiting(exc):
+                raise ConnectError(
+                    "This host starts no more threads.", hint="Raise its limit: ulimit -u"
+                ) from exc
+            context.run(self._work, report)
 
     def _work(self, report: Callable[[], None]) -> None:
-        remaining_time.set(max(0.1, self._seconds))
+        remaining_time.set(self._seconds)
         try:
-            result = self._call()
+            self._results.append(self._call())
         except BaseException as exc:  # noqa: BLE001  # it is raised where the call is awaited
             self._errors.append(exc)
-        else:
-            self._keep(result)
-        finally:
-            _unfinished.discard(self)
-            self.ended.set()
-        report()
-
-    def _keep(self, result: T) -> None:
         with self._lock:
-            self._results.append(result)
-            dispose = self._abandoned
-        if dispose and self._late is not None:
-            self._late(result)
+            self._over = True
+            abandoned = self._abandoned
+        if abandoned and self._late is not None:
+            self._late()
+        _unfinished.discard(self)
+        self.ended.set()
+        report()
 
     def _abandon(self) -> None:
         with self._lock:
             self._abandoned = True
-            finished = bool(self._results)
+            over = self._over
         if self._late is None:
             return
-        if finished:
-            late, result = self._late, self._results[0]
-            threading.Thread(target=late, args=(result,), daemon=True).start()
-        elif not self.ended.is_set():
+        if over:
+            threading.Thread(target=self._late, daemon=True).start()
+        else:
             _outlive(self)
 
 
@@ -156,14 +165,19 @@ def _finish() -> None:
         job.ended.wait(max(0.0, until - time.monotonic()))
 
 
-def _limiter(*, urgent: bool) -> anyio.CapacityLimiter:
-    variable = _urgent if urgent else _ordinary
+def _exiting(error: RuntimeError) -> bool:
+    return sys.is_finalizing() or "shutdown" in str(error)
+
+
+def _limiter(lane: Lane) -> anyio.CapacityLimiter:
     try:
-        return variable.get()
+        limiters = _limiters.get()
     except LookupError:
-        limiter = anyio.CapacityLimiter(URGENT_THREADS if urgent else thread_budget())
-        variable.set(limiter)
-        return limiter
+        limiters = {}
+        _limiters.set(limiters)
+    if lane not in limiters:
+        limiters[lane] = anyio.CapacityLimiter(_SIZES.get(lane) or thread_budget())
+    return limiters[lane]
 
 
 def thread_budget() -> int:

@@ -7,7 +7,6 @@ escape, so that any name a file can have survives.
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -20,16 +19,15 @@ from sandboxio.core.errors import (
     PathExists,
     PathNotFound,
     PermissionDenied,
-    SandboxError,
 )
-from sandboxio.core.lifecycle import within_grace
+from sandboxio.core.lifecycle import undone
 from sandboxio.core.models import FileInfo, FileKind
 from sandboxio.core.requests import ExecRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable
 
-    from sandboxio.core.driver import ExecChannel
+    from sandboxio.core.driver import ExecChannel, ExitStatus, KillReport
 
 _STDERR_LIMIT = 2048
 _LISTING_LIMIT = 64 * 1024 * 1024
@@ -106,6 +104,7 @@ for c in "$d" "$spare"; do
   if true 2>/dev/null >"$c/$4"; then part=$c/$4; break; fi
 done
 [ "$part" = "$p" ] || trap 'rm -f "$part"' EXIT
+echo go
 head -c "$2" >"$part" || fail 70 'the data could not be stored'
 [ "$(wc -c <"$part")" -eq "$2" ] || fail 70 'the data arrived incomplete'
 if [ "$part" = "$p" ]; then :
@@ -189,10 +188,16 @@ class ShellFiles:
     """`DriverFiles` over any driver that can start a command."""
 
     def __init__(
-        self, start: Callable[[ExecRequest], Awaitable[ExecChannel]], *, timeout: float
+        self,
+        start: Callable[[ExecRequest], Awaitable[ExecChannel]],
+        *,
+        timeout: float,
+        give_up: Callable[[], Awaitable[None]],
     ) -> None:
+        """`give_up` removes a sandbox in which an operation cannot be ended."""
         self._start = start
         self._timeout = timeout
+        self._give_up = give_up
 
     async def read(
         self,
@@ -215,8 +220,7 @@ class ShellFiles:
         except FileSystemError:
             raise  # the script itself ended, and took its part with it
         except BaseException:
-            with contextlib.suppress(SandboxError):
-                await within_grace(lambda: self._run(_FORGET, path, part))
+            await undone(lambda: self._run(_FORGET, path, part))
             raise
 
     async def stat(self, path: str, *, follow: bool) -> FileInfo:
@@ -259,16 +263,16 @@ class ShellFiles:
         await self._run(_REMOVE, path, "recursive" if recursive else "")
 
     async def _text(self, script: str, path: str, *arguments: bytes | str) -> bytes:
-        parts: list[bytes] = []
+        answer = bytearray()
 
         async def keep(piece: bytes) -> None:
-            parts.append(piece)
-            if sum(map(len, parts)) > _LISTING_LIMIT:
+            answer.extend(piece)
+            if len(answer) > _LISTING_LIMIT:
                 raise FileSystemError("The sandbox's answer is too large.", outcome="done")
 
         words = [a.decode() if isinstance(a, bytes) else a for a in arguments]
         await self._run(script, path, *words, sink=keep)
-        return b"".join(parts)
+        return bytes(answer)
 
     async def _run(
         self,
@@ -283,34 +287,47 @@ class ShellFiles:
         channel = await self._start(request)
         complete = False
         try:
-            if source is not None:
-                async for piece in source:
-                    await channel.send(piece)
-            complaint = await self._drain(channel, sink)
-            status = await channel.wait()
+            complaint, status = await self._converse(channel, source, sink or _ignore)
             complete = True
         finally:
-            await _leave(channel, complete=complete)
+            await self._leave(channel, complete=complete)
         if status.exit_code != 0:
             raise _failure(path, status.exit_code, complaint)
 
-    async def _drain(
-        self, channel: ExecChannel, sink: Callable[[bytes], Awaitable[None]] | None
-    ) -> bytes:
+    async def _converse(
+        self,
+        channel: ExecChannel,
+        source: AsyncIterable[bytes] | None,
+        sink: Callable[[bytes], Awaitable[None]],
+    ) -> tuple[bytes, ExitStatus]:
+        """Read to the end; send the source once the script has checked its place and says so."""
         complaint = b""
         while (chunk := await channel.receive()) is not None:
             if chunk.stream == "stderr":
                 complaint = (complaint + chunk.data)[:_STDERR_LIMIT]
-            elif sink is not None:
+            elif source is None:
                 await sink(chunk.data)
-        return complaint
+            else:
+                async for piece in source:
+                    await channel.send(piece)
+                source = None
+        return complaint, await channel.wait()
+
+    async def _leave(self, channel: ExecChannel, *, complete: bool) -> None:
+        if not complete:
+            reports: list[KillReport] = []
+
+            async def kill() -> None:
+                reports.append(await channel.kill())
+
+            await undone(kill)
+            if not (reports and reports[0].complete):
+                await undone(self._give_up)
+        await undone(channel.aclose)
 
 
-async def _leave(channel: ExecChannel, *, complete: bool) -> None:
-    if not complete:
-        with contextlib.suppress(SandboxError):
-            await within_grace(channel.kill)
-    await within_grace(channel.aclose)
+async def _ignore(_: bytes) -> None:
+    return
 
 
 def _mark() -> bytes:

@@ -34,12 +34,20 @@ each() {
 }
 """
 
+_MARKED = """\
+marked() { tr '\\0' '\\n' 2>/dev/null <"/proc/$pid/environ" | grep -qF "$marker"; }
+below() {
+  case $known in *" $pid "*) return ;; esac
+  case $known in *" $parent "*) known="$known$pid "; grown=1 ;; esac
+}
+"""
+
 END_CALL = (
     _SCAN
+    + _MARKED
     + """\
 marker=$1
 wrapper=
-marked() { tr '\\0' '\\n' 2>/dev/null <"/proc/$pid/environ" | grep -qF "$marker"; }
 find() {
   if [ -z "$wrapper" ] && [ "$parent" = 0 ] && [ "$pid" != 1 ] && [ "$pid" != $$ ] && marked
   then wrapper=$pid; fi
@@ -47,10 +55,6 @@ find() {
 survivor() {
   case $state in Z|X) return ;; esac
   [ "$pid" != $$ ] && marked && live="$live $pid"
-}
-below() {
-  case $known in *" $pid "*) return ;; esac
-  case $known in *" $parent "*) known="$known$pid "; grown=1 ;; esac
 }
 living() {
   [ "$pid" = "$wrapper" ] && return
@@ -82,33 +86,49 @@ if [ $quiet -lt 2 ]; then echo busy; else echo ended; fi
 Without its wrapper a call is known by the marker that its processes inherited.
 """
 
-END_ALL = (
+END_ORPHANS = (
     _SCAN
+    + _MARKED
     + """\
-me= keeper=
+marker=$1 me= keeper= killed=
 orient() {
   [ "$pid" = $$ ] && me=$user
   if [ "$parent" = 1 ] && { [ -z "$keeper" ] || [ "$pid" -lt "$keeper" ]; }; then keeper=$pid; fi
 }
+others() {
+  if [ "$parent" = 0 ] && [ "$pid" != 1 ] && ! marked; then known="$known$pid "; fi
+}
 living() {
   case $pid in 1|$$|$keeper) return ;; esac
   [ "$user" = "$me" ] || return
+  case $known in *" $pid "*) return ;; esac
   case $state in Z|X) ;; *) live="$live $pid" ;; esac
 }
 scan; each orient
 round=0
 while [ $round -lt 100 ]; do
-  scan; live=; each living
-  if [ -z "$live" ]; then echo ended; exit; fi
+  scan
+  known=" " grown=1
+  each others
+  while [ $grown = 1 ]; do grown=0; each below; done
+  live=; each living
+  if [ -z "$live" ]; then
+    if [ -n "$killed" ]; then echo ended; else echo absent; fi
+    exit
+  fi
+  killed=yes
   kill -KILL $live 2>/dev/null
   round=$((round + 1))
 done
 echo busy
 """
 )
-"""No arguments. Ends every process of the same user, except the one that ends the lifetime.
+"""Arguments: the marker. Ends every process of the same user that no other call holds.
 
-That is the oldest child of the first process, and only root could end it."""
+What other calls hold lies below a wrapper of theirs. Spared is also the oldest child of the first
+process, which ends the lifetime and which only root could end. Prints `ended`, `absent` (there
+was nothing) or `busy`.
+"""
 
 
 class Ending(Enum):

@@ -8,9 +8,11 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from sandboxio import ConnectError, ExecutionError, LinkLost, PathNotFound, SandboxGone
+from sandboxio import ConnectError, LinkLost, PathNotFound, SandboxGone
 from sandboxio.adapters import _docker_exec
-from sandboxio.adapters._docker_exec import INIT, MARKER, Container, DockerExec, ExecSpec
+from sandboxio.adapters._docker_endpoint import Endpoint
+from sandboxio.adapters._docker_exec import INIT, MARKER, DockerExec
+from sandboxio.adapters._docker_launch import Container, ExecSpec
 from sandboxio.core.driver import KillReport
 from sandboxio.guest import shell_kill
 from tests.adapters.test_docker_stream import frame
@@ -68,10 +70,9 @@ class Engine:
         self.words: list[bytes | BaseException] = []
         self.limits: list[int] = []
         self.base_url, self.api_version = "http://engine", "1.44"
+        self.endpoint = Endpoint("unix:///run/engine.sock", "a test")
 
-    async def call(
-        self, phase: str, action: Callable[[Any], Any], *, urgent: bool = False, late: object = None
-    ) -> Any:
+    async def call(self, phase: str, action: Callable[[Any], Any], *, lane: str = "call") -> Any:
         await anyio.lowlevel.checkpoint()
         return action(self)
 
@@ -83,7 +84,8 @@ class Engine:
         return Stream(frame(1, word)), b""
 
     def exec_inspect(self, exec_id: str) -> dict[str, Any]:
-        return self.execs.pop(0) if len(self.execs) > 1 else self.execs[0]
+        state = self.execs.pop(0) if len(self.execs) > 1 else self.execs[0]
+        return {"Pid": 5, **state}
 
     def inspect_container(self, container: str) -> dict[str, Any]:
         return self.container
@@ -102,7 +104,7 @@ class Engine:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     """An engine whose exec has ended with 0; waits of the adapter are shortened."""
-    for name in ("_CHECK_FIRST", "_CHECK_MAX", "_LAST_WORDS"):
+    for name in ("_CHECK_FIRST", "_CHECK_MAX", "_GAP_LOCAL", "_ENDING"):
         monkeypatch.setattr(_docker_exec, name, 0.02)
     monkeypatch.setattr(_docker_exec, "_SETTLE_PAUSES", (0.0, 0.001))
     monkeypatch.setattr(_docker_exec, "_KILL_PAUSES", (0.001, 0.001))
@@ -298,21 +300,15 @@ async def test_a_wrapper_that_was_tampered_with(engine: Engine) -> None:
     engine.execs = [{"Running": False, "ExitCode": 137}]
     report = await made(engine, Stream()).kill()
     assert report == KillReport(complete=True, collateral=True)
-    assert engine.created[-1]["argv"][2:] == [shell_kill.END_ALL, "sh"]
+    assert engine.created[-1]["argv"][2:] == [shell_kill.END_ORPHANS, "sh", "m4rk3r"]
 
 
-async def test_a_call_ended_with_another_one_says_so(engine: Engine) -> None:
-    """A 137 after everything of a user was ended is an error, not the command's own code."""
-    engine.words = [b"busy\n", b"ended\n", b"absent\n", b"absent\n"]
+async def test_a_wrapper_that_is_gone_with_all_below_it(engine: Engine) -> None:
+    """A killed command that left nothing costs nobody anything."""
+    engine.words = [b"absent\n", b"absent\n"]
     engine.execs = [{"Running": False, "ExitCode": 137}]
-    container = contained(engine)
-    guilty, innocent = (made(engine, Stream(), container=container) for _ in range(2))
-    await guilty.kill()
-    assert await output(innocent) == []
-    with pytest.raises(ExecutionError, match="together with another"):
-        await innocent.wait()
-    later = made(engine, Stream(), container=container)
-    assert (await later.wait()).exit_code == 137
+    report = await made(engine, Stream()).kill()
+    assert report == KillReport(complete=True, collateral=False)
 
 
 @pytest.mark.parametrize("last", [b"busy\n", b"", b"nonsense"])

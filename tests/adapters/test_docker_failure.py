@@ -37,7 +37,7 @@ ANSWERS: list[tuple[Phase, int | None, str, type[SandboxError]]] = [
     ("remove", 404, "No such container: 3f9c", SandboxGone),
     ("call", 404, "No such exec instance: 3f9c", SandboxGone),
     ("call", 409, "container 3f9c is not running", SandboxGone),
-    ("call", 409, "Container 3f9c is paused, unpause the container before exec", SandboxGone),
+    ("call", 409, "Container 3f9c is paused, unpause the container before exec", ConnectError),
     ("remove", 409, "removal of container 3f9c is already in progress", SandboxGone),
     ("call", 500, "container 3f9c is not running: exited", SandboxGone),
     ("call", 500, "cannot exec in a stopped state: unknown", SandboxGone),

@@ -121,7 +121,7 @@ class Client:
         self.has, self._gives, self._events = has, gives, events
         self.pulled: list[tuple[str, str]] = []
 
-    async def call(self, phase: str, action: Callable[[Any], Any]) -> Any:
+    async def call(self, phase: str, action: Callable[[Any], Any], *, lane: str = "call") -> Any:
         await anyio.lowlevel.checkpoint()
         return action(self)
 

@@ -79,8 +79,8 @@ async def test_a_late_result_is_disposed_of(blocker: Blocker) -> None:
     disposed: list[str] = []
     done = threading.Event()
 
-    def late(result: str) -> None:
-        disposed.append(result)
+    def late() -> None:
+        disposed.append("made")
         done.set()
 
     with anyio.CancelScope() as scope:
@@ -97,7 +97,7 @@ async def test_a_late_result_is_disposed_of(blocker: Blocker) -> None:
 async def test_a_result_that_arrived_is_not_disposed_of() -> None:
     """`late` is for results nobody has."""
     disposed: list[str] = []
-    assert await threads.run(lambda: "made", late=disposed.append) == "made"
+    assert await threads.run(lambda: "made", late=lambda: disposed.append("made")) == "made"
     assert disposed == []
 
 
@@ -124,7 +124,7 @@ async def test_teardown_gets_a_thread_when_there_is_none_left(
         tasks.start_soon(threads.run, blocker)
         await blocker.begun.wait()
         tasks.start_soon(queued)
-        assert await threads.run(lambda: "urgent", urgent=True) == "urgent"
+        assert await threads.run(lambda: "urgent", lane="teardown") == "urgent"
         assert ordinary == []
         blocker.go.set()
     assert ordinary == ["ordinary"]
@@ -151,7 +151,9 @@ async def test_the_time_left_is_told_to_the_thread() -> None:
     """Transports read how long their operation may still take."""
     assert await threads.run(threads.remaining_time.get) == threads.UNBOUNDED_CALL
     with anyio.fail_after(1000):
-        assert 900 < await threads.run(threads.remaining_time.get) <= 1000
+        assert 900 < (await threads.run(threads.remaining_time.get) or 0) <= 1000
+        assert await threads.run(threads.remaining_time.get, at_least=2000) == 2000
+    assert threads.remaining_time.get() is None
 
 
 @pytest.mark.parametrize("value", ["", "0", "-1", "1.5", "many", " 8"])
@@ -160,7 +162,7 @@ async def test_an_odd_budget_is_refused(monkeypatch: pytest.MonkeyPatch, value: 
     monkeypatch.setenv("SBX_DOCKER_THREADS", value)
     with pytest.raises(ConfigurationError, match="SBX_DOCKER_THREADS"):
         await threads.run(lambda: "ordinary")
-    assert await threads.run(lambda: "urgent", urgent=True) == "urgent"
+    assert await threads.run(lambda: "urgent", lane="teardown") == "urgent"
 
 
 def test_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,19 +75,23 @@ NAMES = [
 
 
 class HostChannel:
-    """An `ExecChannel` that runs a command on this host once its input is complete."""
+    """An `ExecChannel` that runs a command on this host; input is complete once it is awaited."""
 
     def __init__(self, request: ExecRequest, cwd: Path, log: list[str]) -> None:
         self._request = request
         self._cwd = cwd
         self._log = log
         self._stdin = b""
+        self._process: subprocess.Popen[bytes] | None = None
         self._chunks: list[OutputChunk] | None = None
-        self._code = 0
 
     async def receive(self) -> OutputChunk | None:
+        if self._process is None:
+            self._process = self._start()
+            if word := await anyio.to_thread.run_sync(self._first_word, self._process):
+                return OutputChunk("stdout", word)
         if self._chunks is None:
-            await anyio.to_thread.run_sync(self._run)
+            await anyio.to_thread.run_sync(self._finish, self._process)
         return self._chunks.pop(0) if self._chunks else None
 
     async def send(self, data: bytes) -> None:
@@ -97,37 +101,48 @@ class HostChannel:
     async def close_stdin(self) -> None: ...
 
     async def wait(self) -> ExitStatus:
-        return ExitStatus(self._code)
+        return ExitStatus(0 if self._process is None else self._process.returncode)
 
     async def kill(self) -> KillReport:
         self._log.append("kill")
+        if self._process is not None:
+            self._process.kill()
+            await anyio.to_thread.run_sync(self._process.communicate)
         return KillReport(complete=True)
 
     async def aclose(self) -> None:
         self._log.append("aclose")
 
-    def _run(self) -> None:
+    def _start(self) -> subprocess.Popen[bytes]:
         user: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
-        ended = subprocess.run(
+        return subprocess.Popen(
             self._request.argv,
-            input=self._stdin,
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             cwd=self._cwd,
             env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
-            capture_output=True,
-            check=False,
             umask=0o077,
             **(user if os.getuid() == 0 else {}),
         )
-        self._code = ended.returncode
+
+    def _first_word(self, process: subprocess.Popen[bytes]) -> bytes:
+        """Return what the script says before it reads its input, if it reads any."""
+        assert process.stdout is not None
+        return process.stdout.readline() if self._request.stdin else b""
+
+    def _finish(self, process: subprocess.Popen[bytes]) -> None:
+        stdout, stderr = process.communicate(self._stdin)
         self._chunks = [
-            OutputChunk("stdout", ended.stdout[:5]),
-            OutputChunk("stderr", ended.stderr),
-            OutputChunk("stdout", ended.stdout[5:]),
+            OutputChunk("stdout", stdout[:5]),
+            OutputChunk("stderr", stderr),
+            OutputChunk("stdout", stdout[5:]),
         ]
 
 
 @pytest.fixture
-def box() -> Iterator[Path]:
+def place() -> Iterator[Path]:
     """A directory that belongs to whoever runs the shell."""
     made = Path(tempfile.mkdtemp())
     if os.getuid() == 0:
@@ -144,11 +159,11 @@ def log() -> list[str]:
 
 
 @pytest.fixture
-def files(box: Path, log: list[str]) -> ShellFiles:
+def files(place: Path, log: list[str]) -> ShellFiles:
     async def start(request: ExecRequest) -> HostChannel:
-        return HostChannel(request, box, log)
+        return HostChannel(request, place, log)
 
-    return ShellFiles(start, timeout=30)
+    return ShellFiles(start, timeout=30, give_up=anyio.lowlevel.checkpoint)
 
 
 async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
@@ -174,26 +189,26 @@ async def read(files: ShellFiles, path: str, offset: int = 0, length: int | None
 
 @once
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
-@pytest.mark.parametrize("form", ["{}", "./{}", "{{box}}/{}"])
+@pytest.mark.parametrize("form", ["{}", "./{}", "{{place}}/{}"])
 async def test_any_name_makes_a_round_trip(
-    files: ShellFiles, box: Path, name: str, form: str
+    files: ShellFiles, place: Path, name: str, form: str
 ) -> None:
     """Written, listed, described, read and removed under exactly its name, relative or not."""
-    path = form.format(name).replace("{box}", str(box))
+    path = form.format(name).replace("{place}", str(place))
     await write(files, path, b"content")
-    assert os.listdir(box) == [name]
+    assert os.listdir(place) == [name]
     assert [info.path for info in await files.ls(".")] == [name]
     assert (await files.stat(path, follow=False)).size == 7
     assert await files.exists(path)
     assert await read(files, path) == b"content"
     await files.remove(path, recursive=False)
-    assert os.listdir(box) == []
+    assert os.listdir(place) == []
     assert not await files.exists(path)
 
 
 @once
 @pytest.mark.parametrize("name", NAMES[:-1], ids=ascii)
-async def test_directories_take_any_name(files: ShellFiles, box: Path, name: str) -> None:
+async def test_directories_take_any_name(files: ShellFiles, place: Path, name: str) -> None:
     """Directories too are made, listed and removed under exactly their name."""
     await files.mkdir(name, parents=False)
     await files.mkdir(f"{name}/deep/er", parents=True)
@@ -201,7 +216,7 @@ async def test_directories_take_any_name(files: ShellFiles, box: Path, name: str
         (f"{name}/deep", "directory")
     ]
     await files.remove(name, recursive=True)
-    assert os.listdir(box) == []
+    assert os.listdir(place) == []
 
 
 async def test_every_byte_survives(files: ShellFiles) -> None:
@@ -235,47 +250,47 @@ async def test_ranges(files: ShellFiles, offset: int, length: int | None, expect
     assert await read(files, "f", offset, length) == expected
 
 
-async def test_modes_of_new_and_old_files(files: ShellFiles, box: Path) -> None:
+async def test_modes_of_new_and_old_files(files: ShellFiles, place: Path) -> None:
     """A new file is 0644 whatever the umask; an existing one keeps its mode unless one is given."""
     await write(files, "new", b"1")
     await write(files, "script", b"1", 0o755)
-    assert stat.S_IMODE((box / "new").stat().st_mode) == 0o644
-    assert stat.S_IMODE((box / "script").stat().st_mode) == 0o755
+    assert stat.S_IMODE((place / "new").stat().st_mode) == 0o644
+    assert stat.S_IMODE((place / "script").stat().st_mode) == 0o755
     await write(files, "script", b"2")
-    assert stat.S_IMODE((box / "script").stat().st_mode) == 0o755
+    assert stat.S_IMODE((place / "script").stat().st_mode) == 0o755
     await write(files, "script", b"3", 0o600)
-    assert stat.S_IMODE((box / "script").stat().st_mode) == 0o600
+    assert stat.S_IMODE((place / "script").stat().st_mode) == 0o600
 
 
-async def test_writing_through_a_link(files: ShellFiles, box: Path) -> None:
+async def test_writing_through_a_link(files: ShellFiles, place: Path) -> None:
     """A link is followed and stays one, a dangling one makes its target."""
     await write(files, "real", b"old and long")
-    (box / "link").symlink_to("real")
-    (box / "dangling").symlink_to("made")
+    (place / "link").symlink_to("real")
+    (place / "dangling").symlink_to("made")
     await write(files, "link", b"new")
     await write(files, "dangling", b"x")
-    assert (box / "link").is_symlink()
+    assert (place / "link").is_symlink()
     assert await read(files, "real") == b"new"
     assert await read(files, "made") == b"x"
-    assert stat.S_IMODE((box / "made").stat().st_mode) == 0o644
-    assert sorted(os.listdir(box)) == ["dangling", "link", "made", "real"]
+    assert stat.S_IMODE((place / "made").stat().st_mode) == 0o644
+    assert sorted(os.listdir(place)) == ["dangling", "link", "made", "real"]
 
 
-async def test_a_hard_link_is_written_in_place(files: ShellFiles, box: Path) -> None:
+async def test_a_hard_link_is_written_in_place(files: ShellFiles, place: Path) -> None:
     """Overwriting keeps the inode, so that both names see it."""
     await write(files, "a", b"old")
-    os.link(box / "a", box / "b")
+    os.link(place / "a", place / "b")
     await write(files, "a", b"new")
     assert await read(files, "b") == b"new"
 
 
-async def test_incomplete_data_leaves_the_file_alone(files: ShellFiles, box: Path) -> None:
+async def test_incomplete_data_leaves_the_file_alone(files: ShellFiles, place: Path) -> None:
     """Less than was promised is an error, and neither file nor part appears."""
     await write(files, "old", b"before")
     for name in ("old", "new"):
         with pytest.raises(FileSystemError, match="incomplete"):
             await files.write(name, pieces(b"123"), size=10, mode=None)
-    assert os.listdir(box) == ["old"]
+    assert os.listdir(place) == ["old"]
     assert await read(files, "old") == b"before"
 
 
@@ -307,27 +322,27 @@ async def test_what_cannot_be_read(
 
 
 @pytest.fixture
-def scenery(box: Path) -> None:
+def scenery(place: Path) -> None:
     """Files, links and obstacles of every kind, owned by the user of the shell."""
-    (box / "file").write_bytes(b"content")
-    (box / "locked").write_bytes(b"secret")
+    (place / "file").write_bytes(b"content")
+    (place / "locked").write_bytes(b"secret")
     for folder in ("directory", "closed", "read-only"):
-        (box / folder).mkdir()
-        (box / folder / "inner").write_bytes(b"inner")
+        (place / folder).mkdir()
+        (place / folder / "inner").write_bytes(b"inner")
     for link, to in [
         ("dangling", "nowhere"),
         ("loop", "loop"),
         ("link", "file"),
         ("link-to-directory", "directory"),
     ]:
-        (box / link).symlink_to(to)
-    os.mkfifo(box / "fifo")
+        (place / link).symlink_to(to)
+    os.mkfifo(place / "fifo")
     if os.getuid() == 0:
-        for entry in box.rglob("*"):
+        for entry in place.rglob("*"):
             os.chown(entry, NOBODY, NOBODY, follow_symlinks=False)
-    (box / "locked").chmod(0)
-    (box / "closed").chmod(0)
-    (box / "read-only").chmod(0o555)
+    (place / "locked").chmod(0)
+    (place / "closed").chmod(0)
+    (place / "read-only").chmod(0o555)
 
 
 @pytest.mark.parametrize(
@@ -345,22 +360,22 @@ def scenery(box: Path) -> None:
     ],
 )
 async def test_what_cannot_be_written(
-    files: ShellFiles, box: Path, scenery: None, path: str, error: type[FileSystemError]
+    files: ShellFiles, place: Path, scenery: None, path: str, error: type[FileSystemError]
 ) -> None:
     """Each obstacle has its own error and leaves no part of the data anywhere."""
-    before = sorted(os.listdir(box))
+    before = sorted(os.listdir(place))
     with pytest.raises(error) as caught:
         await write(files, path, b"x")
     assert type(caught.value) is error
-    assert sorted(os.listdir(box)) == before
+    assert sorted(os.listdir(place)) == before
 
 
 async def test_an_existing_file_of_a_read_only_directory_is_written(
-    files: ShellFiles, box: Path, scenery: None
+    files: ShellFiles, place: Path, scenery: None
 ) -> None:
     """Rights to the file suffice where none to the directory are needed."""
     await write(files, "read-only/inner", b"new")
-    assert (box / "read-only/inner").read_bytes() == b"new"
+    assert (place / "read-only/inner").read_bytes() == b"new"
 
 
 @pytest.mark.parametrize(
@@ -385,7 +400,7 @@ async def test_what_an_entry_is(
     assert info.is_dir is (kind == "directory")
 
 
-async def test_stat_gives_size_mode_and_time(files: ShellFiles, box: Path) -> None:
+async def test_stat_gives_size_mode_and_time(files: ShellFiles, place: Path) -> None:
     """Times carry their zone; modes are permission bits."""
     await write(files, "f", b"12345", 0o640)
     info = await files.stat("f", follow=False)
@@ -406,21 +421,21 @@ async def test_stat_can_follow(files: ShellFiles, scenery: None) -> None:
         await files.stat("closed/inner", follow=False)
 
 
-async def test_a_target_with_a_line_end(files: ShellFiles, box: Path) -> None:
+async def test_a_target_with_a_line_end(files: ShellFiles, place: Path) -> None:
     """What a link holds is told exactly, line ends included."""
-    (box / "l").symlink_to("a\nb\n")
+    (place / "l").symlink_to("a\nb\n")
     assert (await files.stat("l", follow=False)).target == "a\nb\n"
     assert [info.target for info in await files.ls(".")] == ["a\nb\n"]
 
 
-async def test_a_listing(files: ShellFiles, scenery: None, box: Path) -> None:
+async def test_a_listing(files: ShellFiles, scenery: None, place: Path) -> None:
     """Hidden entries and links are listed, sorted, each with its own kind."""
-    (box / ".hidden").write_bytes(b"")
+    (place / ".hidden").write_bytes(b"")
     listed = {info.path: info.kind for info in await files.ls(".")}
-    assert list(listed) == sorted(os.listdir(box))
+    assert list(listed) == sorted(os.listdir(place))
     assert (listed[".hidden"], listed["link"], listed["directory"]) == ("file", "link", "directory")
-    targets = {info.path: info.target for info in await files.ls(str(box))}
-    assert targets[f"{box}/dangling"] == "nowhere"
+    targets = {info.path: info.target for info in await files.ls(str(place))}
+    assert targets[f"{place}/dangling"] == "nowhere"
 
 
 @pytest.mark.parametrize(
@@ -441,10 +456,10 @@ async def test_paths_of_a_listing_can_be_used(
     assert await read(files, found[0].path) == b"inner"
 
 
-async def test_an_empty_directory(files: ShellFiles, box: Path) -> None:
+async def test_an_empty_directory(files: ShellFiles, place: Path) -> None:
     """Nothing in it is an empty list; `.` and the root are listed like any other."""
     assert await files.ls(".") == []
-    assert await files.ls(f"{box}/") == []
+    assert await files.ls(f"{place}/") == []
     assert "/dev" in [info.path for info in await files.ls("/")]
 
 
@@ -467,10 +482,10 @@ async def test_what_cannot_be_listed(
 
 
 @once
-async def test_a_large_directory(files: ShellFiles, box: Path) -> None:
+async def test_a_large_directory(files: ShellFiles, place: Path) -> None:
     """A listing of thousands of entries is complete."""
     for number in range(3000):
-        (box / f"{number:0200d}").touch()
+        (place / f"{number:0200d}").touch()
     assert len(await files.ls(".")) == 3000
 
 
@@ -496,12 +511,12 @@ async def test_what_cannot_be_made(
         await files.mkdir(path, parents=parents)
 
 
-async def test_making_what_exists(files: ShellFiles, scenery: None, box: Path) -> None:
+async def test_making_what_exists(files: ShellFiles, scenery: None, place: Path) -> None:
     """`parents=True` accepts a directory that is there; new ones are 0755."""
     await files.mkdir("directory", parents=True)
     await files.mkdir("link-to-directory", parents=True)
     await files.mkdir("a/b", parents=True)
-    assert stat.S_IMODE((box / "a").stat().st_mode) == 0o755
+    assert stat.S_IMODE((place / "a").stat().st_mode) == 0o755
 
 
 @pytest.mark.parametrize(
@@ -524,14 +539,14 @@ async def test_what_cannot_be_removed(
 
 
 async def test_removing_links_leaves_their_targets(
-    files: ShellFiles, scenery: None, box: Path
+    files: ShellFiles, scenery: None, place: Path
 ) -> None:
     """A link is removed itself, also recursively, and a dangling one too."""
     for link in ("link", "dangling", "loop"):
         await files.remove(link, recursive=False)
     await files.remove("link-to-directory", recursive=True)
-    assert (box / "file").exists()
-    assert (box / "directory/inner").exists()
+    assert (place / "file").exists()
+    assert (place / "directory/inner").exists()
 
 
 async def test_existence(files: ShellFiles, scenery: None) -> None:
@@ -556,7 +571,7 @@ async def test_a_channel_is_always_let_go(files: ShellFiles, log: list[str]) -> 
 
 
 async def test_a_write_cut_short_takes_its_part_away(
-    files: ShellFiles, box: Path, log: list[str], monkeypatch: pytest.MonkeyPatch
+    files: ShellFiles, place: Path, log: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When the source fails, the call is killed and what it may have left is removed."""
 
@@ -564,7 +579,7 @@ async def test_a_write_cut_short_takes_its_part_away(
         return "aa" * size
 
     monkeypatch.setattr("secrets.token_hex", token)
-    (box / f".sandboxio-{'aa' * 8}").write_bytes(b"half")
+    (place / f".sandboxio-{'aa' * 8}").write_bytes(b"half")
 
     async def broken() -> AsyncIterator[bytes]:
         yield b"half"
@@ -572,11 +587,11 @@ async def test_a_write_cut_short_takes_its_part_away(
 
     with pytest.raises(LinkLost):
         await files.write("new", broken(), size=8, mode=None)
-    assert os.listdir(box) == []
+    assert os.listdir(place) == []
     assert log == ["kill", "aclose", "aclose"]
 
 
-async def test_an_answer_that_cannot_be_read(box: Path) -> None:
+async def test_an_answer_that_cannot_be_read(place: Path) -> None:
     """A guest that describes a file in a way of its own is a mapped error."""
 
     class Lying(HostChannel):
@@ -584,7 +599,9 @@ async def test_an_answer_that_cannot_be_read(box: Path) -> None:
             self._chunks = [OutputChunk("stdout", b"nonsense")]
 
     async def start(request: ExecRequest) -> HostChannel:
-        return Lying(request, box, [])
+        return Lying(request, place, [])
 
     with pytest.raises(LinkLost):
-        await ShellFiles(start, timeout=5).stat("f", follow=False)
+        await ShellFiles(start, timeout=5, give_up=anyio.lowlevel.checkpoint).stat(
+            "f", follow=False
+        )

@@ -31,7 +31,7 @@ def test_anything_but_the_word_is_not_done(output: bytes, ending: Ending) -> Non
     assert shell_kill.parse(output) is ending
 
 
-@pytest.mark.parametrize("script", [shell_kill.END_CALL, shell_kill.END_ALL])
+@pytest.mark.parametrize("script", [shell_kill.END_CALL, shell_kill.END_ORPHANS])
 def test_the_scripts_are_plain_sh(script: str) -> None:
     """A shell accepts them; nothing is run here."""
     checked = subprocess.run(["/bin/sh", "-n", "-c", script], capture_output=True, check=False)

@@ -1,0 +1,65 @@
+"""Starting a program in a container: one exec, and the raw stream to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sandboxio.adapters._docker_engine import Engine
+    from sandboxio.adapters._docker_stream import ByteStream
+    from sandboxio.core.threads import Lane
+
+ENGINE_WORDS = (b"OCI runtime exec failed", b"cannot exec in a ")
+"""How the engine begins when it reports, on the stdout of an exec, that it did not start it."""
+
+
+@dataclass(frozen=True)
+class ExecSpec:
+    """What an exec needs to know."""
+
+    argv: tuple[str, ...]
+    user: str
+    cwd: str
+    env: Mapping[str, str] = field(repr=False)
+    stdin: bool = False
+
+
+@dataclass
+class Container:
+    """The container an exec runs in."""
+
+    engine: Engine
+    id: str
+    pids_limit: int
+    endings: int = 0
+    """Endings under way that need more processes than the limit allows."""
+
+
+async def create(container: Container, spec: ExecSpec, *, lane: Lane = "call") -> str:
+    """Prepare an exec; nothing runs before `attach()`."""
+
+    def ask(client: Any) -> str:
+        made = client.exec_create(
+            container.id,
+            list(spec.argv),
+            stdout=True,
+            stderr=True,
+            stdin=spec.stdin,
+            tty=False,
+            user=spec.user,
+            workdir=spec.cwd,
+            environment=[f"{name}={value}" for name, value in spec.env.items()],
+        )
+        return str(made["Id"])
+
+    return await container.engine.call("call", ask, lane=lane)
+
+
+async def attach(container: Container, exec_id: str) -> tuple[ByteStream, bytes]:
+    """Start an exec; return its raw stream, and what came with the answer."""
+    body = {"Detach": False, "Tty": False}
+    return await container.engine.stream("call", f"/exec/{quote(exec_id)}/start", body)
