@@ -30,6 +30,7 @@ class ContainerDescription:
         self.running = bool(state.get("Running"))
         self.status = str(state.get("Status", "unknown"))
         self.exit_code: object = state.get("ExitCode")
+        self.execs = [str(exec_id) for exec_id in cast("list[str]", answer.get("ExecIDs") or [])]
         self.runtime = str(self.host.get("Runtime") or "")
         self.network_mode = str(self.host.get("NetworkMode") or "")
 

@@ -154,6 +154,12 @@ class Engine:
             if "Error while fetching server API version" in str(exc):
                 raise self._unreachable(exc) from exc
             raise failure(phase, None, str(exc)) from exc
+        except (LookupError, TypeError, AttributeError, ValueError) as exc:
+            raise ConnectError(
+                "The engine's answer cannot be read.",
+                hint="Is it a Docker engine that listens there? Run: sandboxio doctor",
+                outcome="unknown",
+            ) from exc
 
     def _unreachable(self, exc: BaseException) -> ConnectError:
         denied = "permission denied" in str(exc).lower()

@@ -12,15 +12,13 @@ import anyio
 import anyio.lowlevel
 
 from sandboxio.adapters import _docker_launch as launch
-from sandboxio.adapters._docker_answers import ContainerDescription
-from sandboxio.adapters._docker_ending import end
+from sandboxio.adapters._docker_ending import CallEnding
 from sandboxio.adapters._docker_failure import failure
+from sandboxio.adapters._docker_outside import look
 from sandboxio.adapters._docker_stream import CLOSED, READ_BYTES, ByteStream, FrameDecoder
 from sandboxio.core.driver import ExitStatus, KillReport
 from sandboxio.core.errors import LinkLost, PathNotFound, SandboxError, SandboxGone
 from sandboxio.core.lifecycle import undone, within_grace
-from sandboxio.guest import shell_kill
-from sandboxio.guest.shell_kill import Ending
 
 if TYPE_CHECKING:
     from sandboxio.adapters._docker_launch import Container, ExecSpec
@@ -42,9 +40,9 @@ _LAST_BYTES = 16 * 1024 * 1024
 """What a chatty child may add after that; all buffers between a command and us hold less."""
 _ENDING = 0.5
 """Seconds that an engine may need to notice that a sandbox has ended."""
-_SETTLE_PAUSES = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-_KILL_PAUSES = (0.1, 0.2, 0.4)
 _WORDS_LIMIT = 2048
+_READ_AHEAD = 8 * 1024 * 1024
+_ARRIVED = 0.01
 
 
 async def start(container: Container, spec: ExecSpec) -> DockerExec:
@@ -57,11 +55,12 @@ async def start(container: Container, spec: ExecSpec) -> DockerExec:
     environment = {**spec.env, MARKER: marker}
     wrapped = replace(spec, argv=(*INIT, *spec.argv), env=environment)
     exec_id = await launch.create(container, wrapped)
+    ending = CallEnding(container, exec_id, spec.user, marker)
     channels: list[DockerExec] = []
 
     async def attach() -> None:
         stream, early = await launch.attach(container, exec_id)
-        channels.append(DockerExec(container, exec_id, spec.user, marker, stream, early))
+        channels.append(DockerExec(ending, stream, early))
 
     try:
         if await within_grace(attach):
@@ -69,17 +68,14 @@ async def start(container: Container, spec: ExecSpec) -> DockerExec:
     except SandboxGone:
         raise
     except BaseException:
-        await _abandon(container, spec.user, marker, channels)
+        await _abandon(ending, channels)
         raise
-    await _abandon(container, spec.user, marker, channels)
+    await _abandon(ending, channels)
     raise LinkLost("The engine did not start the command in time.", outcome="unknown")
 
 
-async def _abandon(
-    container: Container, user: str, marker: str, channels: list[DockerExec]
-) -> None:
-    """End a call that nobody will own."""
-    await undone(lambda: end(container, user, shell_kill.END_CALL, marker))
+async def _abandon(ending: CallEnding, channels: list[DockerExec]) -> None:
+    await undone(ending.end_late)
     for channel in channels:
         await undone(channel.aclose)
 
@@ -87,24 +83,17 @@ async def _abandon(
 class DockerExec:
     """An `ExecChannel` over one raw stream."""
 
-    def __init__(
-        self,
-        container: Container,
-        exec_id: str,
-        user: str,
-        marker: str,
-        stream: ByteStream,
-        early: bytes,
-    ) -> None:
-        self._container = container
-        self._exec_id = exec_id
-        self._user = user
-        self._marker = marker
+    def __init__(self, ending: CallEnding, stream: ByteStream, early: bytes) -> None:
+        self._ending = ending
+        self._container = container = ending.container
+        self._exec_id = ending.exec_id
         self._stream = stream
         self._early = early
+        self._reading = anyio.Lock()
         self._preface = b""
         self._decoder = FrameDecoder()
         self._chunks: deque[OutputChunk] = deque()
+        self._buffered = 0
         self._first: bytes | None = None
         self._ended = False
         self._linger: _Linger | None = None
@@ -112,6 +101,7 @@ class DockerExec:
         self._gap = _GAP_LOCAL if local else _GAP_REMOTE
         self._interval = _CHECK_FIRST
         self._next_check = anyio.current_time() + _CHECK_FIRST
+        container.channels.add(self)
 
     def preface(self, data: bytes) -> None:
         """Have data written to stdin before the first output is awaited."""
@@ -121,15 +111,19 @@ class DockerExec:
         if self._preface:
             data, self._preface = self._preface, b""
             await self.send(data)
-        while not self._chunks:
-            data = b"" if self._ended else await self._read()
-            if not data:
-                await self._finished()
-                return None
-            self._chunks.extend(self._decoder.feed(data))
+        if self._chunks:
+            await anyio.lowlevel.checkpoint()
+        async with self._reading:
+            while not self._chunks:
+                data = b"" if self._ended else await self._read()
+                if not data:
+                    await self._finished()
+                    return None
+                self._keep(data)
             await self._check_first()
-        await anyio.lowlevel.checkpoint()
-        return self._chunks.popleft()
+            if self._chunks:
+                return self._next()
+        return await self.receive()
 
     async def send(self, data: bytes) -> None:
         with contextlib.suppress(*CLOSED):
@@ -153,24 +147,54 @@ class DockerExec:
         return ExitStatus(code, cut=self._linger is not None and self._linger.cut)
 
     async def kill(self) -> KillReport:
-        """End the call's tree; when its wrapper was tampered with, what nobody else holds."""
         await self.aclose()  # the engine cannot let go of a call whose output nobody takes
-        outcome, state = Ending.ABSENT, None
-        for pause in _KILL_PAUSES:
-            outcome = await end(self._container, self._user, shell_kill.END_CALL, self._marker)
-            state = await self._settled()
-            if state is not None or outcome is not Ending.ABSENT:
-                break
-            await anyio.sleep(pause)  # the engine has not come to starting it yet
-        if state is not None and (outcome is Ending.ENDED or state.get("ExitCode") != _KILLED):
-            return KillReport(complete=True)
-        outcome = await end(self._container, self._user, shell_kill.END_ORPHANS, self._marker)
-        complete = outcome is not Ending.BUSY and await self._settled() is not None
-        return KillReport(complete=complete, collateral=outcome is not Ending.ABSENT)
+        return await self._ending.end()
 
     async def aclose(self) -> None:
+        self._container.channels.discard(self)
         with contextlib.suppress(*CLOSED):
             await self._stream.aclose()
+
+    async def read_ahead(self, limit: int) -> bool:
+        """Take what has arrived for a reader that is busy elsewhere; say whether more may come."""
+        if self._reading.locked():
+            return False
+        async with self._reading:
+            while not self._ended and self._buffered < limit:
+                with anyio.move_on_after(_ARRIVED) as scope:
+                    data = await self._receive()
+                    self._ended = not data
+                    self._keep(data)
+                if scope.cancelled_caught:
+                    return False
+        return not self._ended
+
+    async def _relieve(self) -> None:
+        """Read ahead for the other calls of the container.
+
+        The engine reports the ends of its calls in order, and that of a call whose output nobody
+        takes not at all: one slow reader would hold up every other call.
+        """
+        full = [
+            other
+            for other in tuple(self._container.channels - {self})
+            if await other.read_ahead(_READ_AHEAD)
+        ]
+        seen = await look(self._container) if full else None
+        for other in full:
+            state = await launch.inspect(self._container, other._exec_id)
+            if seen is not None and not seen.below(int(state.get("Pid") or 0)):
+                await other.read_ahead(_READ_AHEAD + _LAST_BYTES)  # it has ended: this is its rest
+
+    def _keep(self, data: bytes) -> None:
+        chunks = self._decoder.feed(data)
+        self._chunks.extend(chunks)
+        self._buffered += sum(len(chunk.data) for chunk in chunks)
+
+    def _next(self) -> OutputChunk:
+        chunk = self._chunks.popleft()
+        self._buffered -= len(chunk.data)
+        return chunk
 
     async def _read(self) -> bytes:
         """Return bytes, or nothing at the end of output.
@@ -190,6 +214,7 @@ class DockerExec:
                 if self._linger is not None and self._linger.enough(len(data)):
                     return b""
                 return data
+            await self._relieve()
             running = bool((await self._inspect()).get("Running"))
             if self._linger is not None:
                 if self._linger.quiet_again() and self._decoder.at_boundary:
@@ -225,7 +250,7 @@ class DockerExec:
             return
         self._first = self._chunks[0].data[:_WORDS_LIMIT]
         if self._first.startswith(launch.ENGINE_WORDS) and not (await self._inspect()).get("Pid"):
-            self._chunks.popleft()
+            self._next()
 
     async def _after_a_kill(self) -> None:
         """Tell a program that was killed from a sandbox that is ending and a wrapper that is gone.
@@ -234,7 +259,7 @@ class DockerExec:
         still takes proves that it has not. The same exec ends what a missing wrapper let go.
         """
         try:
-            await end(self._container, self._user, shell_kill.END_CALL, self._marker)
+            await self._ending.end_survivors()
         except SandboxError:
             await anyio.sleep(_ENDING)
         await self._require_running()
@@ -249,27 +274,11 @@ class DockerExec:
             await anyio.sleep(pause)
             pause = min(pause * 2, 0.2)
 
-    async def _settled(self) -> dict[str, Any] | None:
-        """Return the state of the exec once it has ended, or nothing if it does not."""
-        for pause in _SETTLE_PAUSES:
-            await anyio.sleep(pause)
-            state = await self._inspect()
-            if not state.get("Running"):
-                return state
-        return None
-
     async def _inspect(self) -> dict[str, Any]:
-        state: dict[str, Any] = await self._container.engine.call(
-            "call", lambda client: client.exec_inspect(self._exec_id), lane="teardown"
-        )
-        return state
+        return await launch.inspect(self._container, self._exec_id)
 
     async def _require_running(self) -> None:
-        found = await self._container.engine.call(
-            "call",
-            lambda client: ContainerDescription(client.inspect_container(self._container.id)),
-            lane="teardown",
-        )
+        found = await launch.describe(self._container)
         if not found.running:
             raise SandboxGone(f"The sandbox has ended ({found.status}).", outcome="unknown")
 

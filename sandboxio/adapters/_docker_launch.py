@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from sandboxio.adapters._docker_answers import ContainerDescription
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sandboxio.adapters._docker_engine import Engine
+    from sandboxio.adapters._docker_exec import DockerExec
     from sandboxio.adapters._docker_stream import ByteStream
     from sandboxio.core.threads import Lane
 
@@ -35,8 +38,12 @@ class Container:
     engine: Engine
     id: str
     pids_limit: int
+    visible: bool = False
+    """Whether the engine sees the processes inside as they are."""
     endings: int = 0
     """Endings under way that need more processes than the limit allows."""
+    channels: set[DockerExec] = field(default_factory=set["DockerExec"])
+    """Calls whose streams are open."""
 
 
 async def create(container: Container, spec: ExecSpec, *, lane: Lane = "call") -> str:
@@ -63,3 +70,20 @@ async def attach(container: Container, exec_id: str) -> tuple[ByteStream, bytes]
     """Start an exec; return its raw stream, and what came with the answer."""
     body = {"Detach": False, "Tty": False}
     return await container.engine.stream("call", f"/exec/{quote(exec_id)}/start", body)
+
+
+async def inspect(container: Container, exec_id: str) -> dict[str, Any]:
+    """Return the engine's state of an exec."""
+    state: dict[str, Any] = await container.engine.call(
+        "call", lambda client: client.exec_inspect(exec_id), lane="teardown"
+    )
+    return state
+
+
+async def describe(container: Container) -> ContainerDescription:
+    """Return the engine's description of the container."""
+    return await container.engine.call(
+        "call",
+        lambda client: ContainerDescription(client.inspect_container(container.id)),
+        lane="teardown",
+    )

@@ -12,6 +12,7 @@ from sandboxio.adapters._docker_launch import Container, ExecSpec
 from sandboxio.adapters._loader import load
 from sandboxio.core.lifecycle import undone
 from sandboxio.core.models import Capability
+from sandboxio.core.tiers import IsolationTier
 from sandboxio.guest import code, probe
 from sandboxio.guest.shell_files import ShellFiles
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from sandboxio.adapters._docker_engine import Engine
     from sandboxio.adapters._docker_image import ImageFacts, User
     from sandboxio.core.requests import CodeRequest, ExecRequest
-    from sandboxio.core.tiers import IsolationTier
 
 CAPABILITIES = (
     Capability.RUN_COMMAND
@@ -50,7 +50,12 @@ class DockerSandbox:
     ) -> None:
         labels = described.labels
         self._engine = engine
-        self._container = Container(engine, described.name, containers.PIDS_LIMIT)
+        self._container = Container(
+            engine,
+            described.name,
+            containers.PIDS_LIMIT,
+            visible=isolation is IsolationTier.CONTAINER,
+        )
         self._described = described
         self._facts = facts
         self._user = user
@@ -111,6 +116,8 @@ class DockerSandbox:
         return channel
 
     async def remove(self) -> None:
+        for channel in tuple(self._container.channels):
+            await undone(channel.aclose)  # the engine waits for its output to be taken
         await self._engine.remove(self._container.id)
 
     async def ask(self) -> None:

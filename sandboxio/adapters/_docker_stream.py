@@ -170,7 +170,7 @@ async def _next_event(h11: Any, connection: Any, stream: ByteStream) -> Any:
         try:
             connection.receive_data(await stream.receive(READ_BYTES))
         except anyio.EndOfStream:
-            connection.receive_data(b"")
+            raise ConnectError("The engine closed the connection.", outcome="unknown") from None
         except (anyio.BrokenResourceError, OSError) as exc:
             raise ConnectError("The engine closed the connection.", outcome="unknown") from exc
 

@@ -44,7 +44,7 @@ _CONTAINER_RUNTIMES = ("runc", "crun")
 _LAST_WORDS = 2048
 _BIRTH_SECONDS = 60.0
 """Seconds the engine has to answer a create call, whatever the caller's own deadline is."""
-_BIRTH_PAUSE = 0.02
+_BIRTH_PAUSE, _LATE_BIRTH_PAUSE = 0.02, 0.2
 
 
 PullPolicy = Literal["missing", "never"]
@@ -146,7 +146,8 @@ class DockerDriver:
         """Remove what provisioning made so far; a container still to come is waited for."""
         while birth.under_way:  # noqa: ASYNC110  # it ends in a thread
             await anyio.sleep(_BIRTH_PAUSE)
-        await self.engine.remove(birth.name)
+        while not await self.engine.remove(birth.name) and birth.unanswered:  # noqa: ASYNC110
+            await anyio.sleep(_LATE_BIRTH_PAUSE)
 
     async def _make(
         self, birth: _Birth, request: CreateRequest, image: ImageDescription
@@ -291,12 +292,15 @@ class _Birth:
         self.sandbox_id = sandbox_id
         self.name = containers.NAME_PREFIX + sandbox_id
         self.under_way = False
+        self.unanswered = False
+        """The engine was asked and did not say whether it made the container."""
 
     def __enter__(self) -> None:
-        self.under_way = True
+        self.under_way = self.unanswered = True
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, exc: object, trace: object) -> None:
         self.under_way = False
+        self.unanswered = kind is not None and not hasattr(exc, "status_code")
 
 
 def tier_of(runtime: str) -> IsolationTier:

@@ -31,6 +31,7 @@ MAX_DOWNLOAD_BYTES = 16 * 1024 * 1024 * 1024
 """Most that `download()` writes to the host's disk."""
 _PIECE = 256 * 1024
 _BATCH = 1024 * 1024
+_LARGEST = 2**62
 
 
 class SandboxFiles:
@@ -117,7 +118,7 @@ class SandboxFiles:
 
         async def act(record: OperationRecord) -> None:
             info = await self._driver.stat(where, follow=True)
-            async with _new_file(place, info.mode & 0o777) as target:
+            async with _new_file(place, info.mode & 0o755) as target:
                 sink = _Bounded(
                     MAX_DOWNLOAD_BYTES, "download() writes at most 16 GiB.", target=target
                 )
@@ -267,6 +268,6 @@ def _mode(mode: object) -> int | None:
 
 def _range(offset: object, length: object) -> tuple[int, int | None]:
     for name, value in (("offset", offset), ("length", 0 if length is None else length)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ConfigurationError(f"{name} must be a whole number of at least 0.")
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST:
+            raise ConfigurationError(f"{name} must be a whole number between 0 and 2**62.")
     return int(str(offset)), None if length is None else int(str(length))

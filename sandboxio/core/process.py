@@ -230,12 +230,7 @@ class SandboxProcess:
         except DeadlinePassed:
             pass
         report = await self._end()
-        raise self._fail(
-            ExecutionTimeout(
-                f"The call did not end within {self._timeout:g} s and was ended.",
-                collateral=report is not None and report.collateral,
-            )
-        )
+        raise self._fail(_timed_out(self._timeout, report))
 
     def _fail(self, error: SandboxError) -> SandboxError:
         """Remember how the call failed first; that is what everybody gets to hear."""
@@ -273,6 +268,16 @@ class SandboxProcess:
             if not (reports and reports[0].complete):
                 await self._give_up()
         return reports[0] if reports else KillReport(complete=False)
+
+
+def _timed_out(seconds: float, report: KillReport | None) -> ExecutionTimeout:
+    how = "and was ended"
+    if report is not None and not report.complete:
+        how = "and could not be ended for certain, so that the sandbox was removed"
+    return ExecutionTimeout(
+        f"The call did not end within {seconds:g} s {how}.",
+        collateral=report is not None and (report.collateral or not report.complete),
+    )
 
 
 def _this_task() -> int:

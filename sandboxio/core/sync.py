@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import atexit
 import threading
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import anyio
@@ -56,6 +56,11 @@ class Portal:
         future = self._portal.start_task_soon(call.run)
         try:
             return future.result()
+        except CancelledError as exc:
+            raise ConfigurationError(
+                "The sync sandbox was closed while the call was running.",
+                hint="Let its calls end before it is closed.",
+            ) from exc
         except BaseException:
             if not call.ended.is_set():
                 future.cancel()

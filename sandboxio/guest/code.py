@@ -40,7 +40,9 @@ def load():
     except BaseException as error:
         trace = error.__traceback__.tb_next if depth else None
         try:
-            import linecache
+            path, sys.path[:] = sys.path[:], [place for place in sys.path if place]
+            import linecache, traceback
+            sys.path[:] = path
             linecache.cache['<code>'] = len(source), None, source.splitlines(True), '<code>'
         except Exception:
             pass

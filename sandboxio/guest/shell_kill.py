@@ -3,7 +3,8 @@
 Every call runs under a wrapper that is a subreaper: whatever the call starts stays below it,
 also what changes its session, forks twice or clears its environment. The wrapper itself is known
 by a random value in its own environment. It is stopped first, so that it cannot end and let its
-descendants go, then everything below it is killed until two scans in a row find nothing.
+descendants go; so is everything below it, for what is stopped cannot fork faster than it is
+found. Then all of it is killed until two scans in a row find nothing.
 """
 
 from __future__ import annotations
@@ -58,7 +59,12 @@ survivor() {
 }
 living() {
   [ "$pid" = "$wrapper" ] && return
-  case $known in *" $pid "*) case $state in Z|X) ;; *) live="$live $pid" ;; esac ;; esac
+  case $known in *" $pid "*) ;; *) return ;; esac
+  case $state in
+    Z|X) ;;
+    T|t) live="$live $pid" ;;
+    *) live="$live $pid" free="$free $pid" ;;
+  esac
 }
 scan; each find
 if [ -z "$wrapper" ]; then
@@ -73,8 +79,10 @@ while [ $quiet -lt 2 ] && [ $round -lt 100 ]; do
   scan
   known=" $wrapper " grown=1
   while [ $grown = 1 ]; do grown=0; each below; done
-  live=; each living
-  if [ -n "$live" ]; then quiet=0; kill -KILL $live 2>/dev/null; else quiet=$((quiet + 1)); fi
+  live= free=; each living
+  if [ -z "$live" ]; then quiet=$((quiet + 1))
+  elif [ -n "$free" ] && [ $round -lt 30 ]; then quiet=0; kill -STOP $free 2>/dev/null
+  else quiet=0; kill -KILL $live 2>/dev/null; fi
   round=$((round + 1))
 done
 kill -KILL "$wrapper" 2>/dev/null

@@ -9,7 +9,8 @@ import anyio.lowlevel
 import pytest
 
 from sandboxio import ConnectError, LinkLost, PathNotFound, SandboxGone
-from sandboxio.adapters import _docker_exec
+from sandboxio.adapters import _docker_ending, _docker_exec
+from sandboxio.adapters._docker_ending import CallEnding
 from sandboxio.adapters._docker_endpoint import Endpoint
 from sandboxio.adapters._docker_exec import INIT, MARKER, DockerExec
 from sandboxio.adapters._docker_launch import Container, ExecSpec
@@ -106,8 +107,8 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     """An engine whose exec has ended with 0; waits of the adapter are shortened."""
     for name in ("_CHECK_FIRST", "_CHECK_MAX", "_GAP_LOCAL", "_ENDING"):
         monkeypatch.setattr(_docker_exec, name, 0.02)
-    monkeypatch.setattr(_docker_exec, "_SETTLE_PAUSES", (0.0, 0.001))
-    monkeypatch.setattr(_docker_exec, "_KILL_PAUSES", (0.001, 0.001))
+    monkeypatch.setattr(_docker_ending, "_SETTLE_PAUSES", (0.0, 0.001))
+    monkeypatch.setattr(_docker_ending, "_KILL_PAUSES", (0.001, 0.001))
     return Engine()
 
 
@@ -119,7 +120,7 @@ def made(
     engine: Engine, stream: Any, early: bytes = b"", *, container: Container | None = None
 ) -> DockerExec:
     where = contained(engine) if container is None else container
-    return DockerExec(where, "e0", "10001:10001", "m4rk3r", stream, early)
+    return DockerExec(CallEnding(where, "e0", "10001:10001", "m4rk3r"), stream, early)
 
 
 async def output(channel: DockerExec) -> list[tuple[str, bytes]]:
@@ -314,7 +315,7 @@ async def test_a_wrapper_that_is_gone_with_all_below_it(engine: Engine) -> None:
 @pytest.mark.parametrize("last", [b"busy\n", b"", b"nonsense"])
 async def test_a_kill_that_is_not_complete(engine: Engine, last: bytes) -> None:
     """Unless the second script says that it is done, the report says that it is not."""
-    engine.words = [b"busy\n", last]
+    engine.words = [b"busy\n", last, last]
     engine.execs = [{"Running": False, "ExitCode": 137}]
     assert not (await made(engine, Stream()).kill()).complete
 

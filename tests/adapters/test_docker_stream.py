@@ -137,7 +137,7 @@ async def test_early_bytes_are_kept(engine: Engine, head: bytes) -> None:
         (b"HTTP/1.1 500 Oops\r\nContent-Length: 5\r\n\r\nplain", ConnectError, "500: plain"),
         (b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n", ConnectError, "no message"),
         (b"HTTP/1.1 500 Oops\r\nContent-Length: 2\r\n\r\n[]", ConnectError, r"\[\]"),
-        (b"SSH-2.0-OpenSSH_9.6\r\n", ConnectError, "not HTTP"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", ConnectError, "closed the connection"),
         (b"", ConnectError, ""),
         (b"HTTP/1.1 101 Switch", ConnectError, ""),
     ],

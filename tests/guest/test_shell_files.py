@@ -595,7 +595,9 @@ async def test_an_answer_that_cannot_be_read(place: Path) -> None:
     """A guest that describes a file in a way of its own is a mapped error."""
 
     class Lying(HostChannel):
-        def _run(self) -> None:
+        def _finish(self, process: subprocess.Popen[bytes]) -> None:
+            process.communicate()
+            process.returncode = 0
             self._chunks = [OutputChunk("stdout", b"nonsense")]
 
     async def start(request: ExecRequest) -> HostChannel:
