@@ -139,6 +139,7 @@ class DockerExec:
         state = await self._final_state()
         code = int(state["ExitCode"])
         if not state.get("Pid"):
+            await self._require_running()
             raise _not_started(self._first or b"")
         if code >= _SIGNALLED:
             await self._require_running()

@@ -58,7 +58,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         ("call",),
         (),
-        r"container .* (not running|is not|stopped)|cannot exec in a (stopped|deleted)",
+        r"container .* (not running|is not|stopped)|cannot exec in a (stopped|deleted)"
+        r"|task [0-9a-f]{64} not found",
         SandboxGone,
     ),
     Rule(("image", "create"), (429,), "", RateLimitError),
