@@ -95,7 +95,12 @@ class NetworkPolicy:
 
 @dataclass(frozen=True)
 class RichOutput:
-    """One display output of a code cell."""
+    """One display output of a code cell.
+
+    Example:
+        >>> RichOutput("text/html", "<b>1</b>").mime_type
+        'text/html'
+    """
 
     mime_type: str
     data: str
@@ -127,6 +132,7 @@ class ExecResult:
     """True when the middle of the output was dropped to stay under `max_output_bytes`."""
     stderr_truncated: bool = False
     duration_ms: int = 0
+    """From asking for the start to the end of the output, in milliseconds."""
 
     @property
     def ok(self) -> bool:
@@ -146,7 +152,12 @@ class ExecResult:
 
 @dataclass(frozen=True)
 class OutputChunk:
-    """Bytes a running command wrote, exactly as written."""
+    """Bytes a running command wrote, exactly as written.
+
+    Example:
+        >>> OutputChunk("stdout", b"caf\xc3\xa9").data.decode()
+        'café'
+    """
 
     stream: StreamName
     data: bytes
@@ -154,7 +165,14 @@ class OutputChunk:
 
 @dataclass(frozen=True)
 class PartialOutput:
-    """What a command had written when its time ran out: bounded, redacted, never a result."""
+    """What a command had written when its time ran out: bounded, redacted, never a result.
+
+    Example:
+        try:
+            await sb.run("echo one; sleep 60", timeout=2)
+        except sandboxio.ExecutionTimeout as exc:
+            print(exc.partial.stdout)
+    """
 
     stdout: str = ""
     stderr: str = ""
@@ -164,7 +182,12 @@ class PartialOutput:
 
 @dataclass(frozen=True)
 class FileInfo:
-    """One entry of a sandbox's file system; links are described, not followed."""
+    """One entry of a sandbox's file system; links are described, not followed.
+
+    Example:
+        >>> FileInfo("data.csv", size=12, is_dir=False, mode=0o644).kind
+        'file'
+    """
 
     path: str
     """Path inside the sandbox. Bytes that are not UTF-8 are kept as surrogate escapes."""
@@ -181,7 +204,12 @@ class FileInfo:
 
 @dataclass(frozen=True)
 class ManagedSandbox:
-    """A sandbox of ours that an engine still holds; nothing can be run through it."""
+    """A sandbox of ours that an engine still holds; nothing can be run through it.
+
+    Example:
+        >>> ManagedSandbox("3f9c2a7b51d04e86", "docker", "stopped").labels
+        {}
+    """
 
     sandbox_id: str
     backend: str

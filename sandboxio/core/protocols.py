@@ -65,12 +65,22 @@ class Process(Protocol):
     async def wait(self) -> ExecResult:
         """Return the end of the command, discarding output not yet read.
 
-        May be called again. Texts are empty and `streamed` is True.
+        May be called again. Texts are empty and `streamed` is True. While another task iterates
+        nothing is taken from it: this waits for the end that it finds. After `kill()` the exit
+        code is 137.
+
+        Raises:
+            ExecutionTimeout: the time was over, reading included.
+            SandboxGone, LinkLost: as `run()`.
         """
         ...
 
     async def kill(self) -> None:
-        """End the command and every process it started; silent when it has ended."""
+        """End the command and every process it started; silent when it has ended.
+
+        What cannot be ended for certain within the teardown grace (`SBX_TEARDOWN_GRACE`,
+        5 seconds) takes the sandbox with it.
+        """
         ...
 
     @property
@@ -82,6 +92,10 @@ class Process(Protocol):
 @runtime_checkable
 class AsyncFileSystem(Protocol):
     """Files inside one sandbox, with the rights of its user.
+
+    Example:
+        await sb.files.write("notes.txt", "hello")
+        assert await sb.files.read("notes.txt") == b"hello"
 
     Paths are POSIX and belong to the sandbox; relative ones start at the working directory that
     commands have. Every operation raises `PathNotFound`, `PermissionDenied` or another
@@ -99,7 +113,9 @@ class AsyncFileSystem(Protocol):
     async def write(self, path: str, data: bytes | str, *, mode: int | None = None) -> None:
         """Write a file, text as UTF-8; a link is followed, an existing file keeps its mode.
 
-        `mode=None` gives a new file 0644. The directory must exist.
+        `mode=None` gives a new file 0644. The directory must exist. A new file appears whole or
+        not at all; one that exists is overwritten in place, and an interruption can leave it
+        half written.
         """
         ...
 
@@ -112,7 +128,11 @@ class AsyncFileSystem(Protocol):
         ...
 
     async def ls(self, path: str = ".") -> list[FileInfo]:
-        """List a directory, hidden entries included, sorted by path; names as they are."""
+        """List a directory, hidden entries included, sorted by path.
+
+        Each `FileInfo.path` begins with `path` as given (with nothing for `"."`), so that it can
+        be passed on as it is.
+        """
         ...
 
     async def mkdir(self, path: str, *, parents: bool = False) -> None:
@@ -124,13 +144,16 @@ class AsyncFileSystem(Protocol):
         ...
 
     async def upload(self, local: str | Path, remote: str) -> None:
-        """Copy one file of the host into the sandbox, its execute and read bits included."""
+        """Copy one file of the host into the sandbox.
+
+        Its mode there is the local one, at least 0644 and at most 0755.
+        """
         ...
 
     async def download(self, remote: str, local: str | Path) -> None:
         """Copy one regular file out to exactly `local`, replacing a file or link there.
 
-        Only permission bits without setuid and setgid are carried over. At most 16 GiB.
+        Its mode is the one inside, at most 0755, and writable by its owner. At most 16 GiB.
         On failure nothing is left at `local`.
         """
         ...
@@ -138,7 +161,12 @@ class AsyncFileSystem(Protocol):
 
 @runtime_checkable
 class AsyncSandbox(Protocol):
-    """A live sandbox. Leave its `async with` block and it is gone."""
+    """A live sandbox. Leave its `async with` block and it is gone.
+
+    Example:
+        async with await sandboxio.create() as sb:
+            print((await sb.run(["id", "-un"])).stdout)
+    """
 
     @property
     def id(self) -> str:
@@ -219,11 +247,25 @@ class AsyncSandbox(Protocol):
         user: str | None = None,
         stdin: bool = False,
     ) -> Process:
-        """Return a command to be started by `async with`; nothing to await here."""
+        """Return a command to be started by `async with`; nothing to await here.
+
+        Arguments as `run()`. `timeout` bounds the whole of it, the reader's own time included.
+        `stdin=True` keeps stdin open for `write()`; otherwise it is at end of file.
+
+        Raises:
+            CapabilityNotSupported, ConfigurationError: refused, at once.
+        """
         ...
 
     async def kill(self) -> None:
-        """Remove the sandbox. Silent when it is gone; safe to call again."""
+        """Remove the sandbox and all in it. Silent when it is gone; safe to call again.
+
+        Bounded by the teardown grace (`SBX_TEARDOWN_GRACE`, 5 seconds): beyond it,
+        `OrphanedSandboxWarning` names the sandbox, whose lifetime still bounds it.
+
+        Raises:
+            ConnectError: the engine refused, or did not answer.
+        """
         ...
 
     async def __aenter__(self) -> Self: ...
@@ -237,7 +279,12 @@ class AsyncSandbox(Protocol):
 
 @runtime_checkable
 class Backend(Protocol):
-    """A source of sandboxes."""
+    """A source of sandboxes.
+
+    Example:
+        sandboxio.register("mine", lambda: MyBackend())
+        sb = await sandboxio.create("mine://")
+    """
 
     name: str
     capabilities: Capability
@@ -255,24 +302,47 @@ class Backend(Protocol):
         metadata: Mapping[str, str] | None = None,
         user: str | None = None,
     ) -> AsyncSandbox:
-        """Provision a sandbox, ready for use and under its policy, or raise."""
+        """Provision a sandbox, ready for use and under its policy, or raise.
+
+        Arguments and errors as `sandboxio.create()`: `timeout` is in seconds and bounds both
+        the creation and the sandbox's life; `template=None` is the backend's own default. Whatever
+        cannot be honoured is refused before anything is made; when it raises, nothing is left.
+        """
         ...
 
     async def connect(self, sandbox_id: str) -> AsyncSandbox:
-        """Return a handle on a running sandbox; `ConnectError` for one unknown or dead."""
+        """Return a handle on a running sandbox; leaving its `async with` block removes it.
+
+        Raises:
+            ConnectError: no running sandbox has that id, or the backend did not answer within
+                30 seconds; none is ever created.
+        """
         ...
 
 
 @runtime_checkable
 class ReapableBackend(Backend, Protocol):
-    """A backend that can find and remove the sandboxes it made."""
+    """A backend that can find and remove the sandboxes it made.
+
+    Example:
+        for found in await backend.list_managed(labels={"tenant_id": "t1"}):
+            await backend.kill_managed(found.sandbox_id)
+    """
 
     async def list_managed(
         self, *, labels: Mapping[str, str] | None = None
     ) -> list[ManagedSandbox]:
-        """List our sandboxes, ended ones included; `labels` narrows by metadata."""
+        """List our sandboxes, ended ones included; `labels` narrows by metadata.
+
+        Raises:
+            ConnectError: the backend did not answer within 30 seconds.
+        """
         ...
 
     async def kill_managed(self, sandbox_id: str) -> bool:
-        """Remove one of ours; False when it is gone already, or is not ours."""
+        """Remove one of ours; False when it is gone already, or is not ours.
+
+        Raises:
+            ConnectError: the backend refused, or did not answer within 30 seconds.
+        """
         ...

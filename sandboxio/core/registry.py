@@ -48,6 +48,9 @@ def register(name: str, factory: str | Callable[[], Backend]) -> None:
     imported on first use. Registering a built-in name replaces it, which is how tests swap a
     real backend for a double.
 
+    Example:
+        sandboxio.register("docker", lambda: DockerBackend(image="agent-runtime:1"))
+
     Raises:
         ConfigurationError: the name or the factory is not usable.
     """
@@ -67,7 +70,11 @@ def register(name: str, factory: str | Callable[[], Backend]) -> None:
 
 
 def unregister(name: str) -> None:
-    """Undo `register(name, …)`; silent when there is nothing to undo."""
+    """Undo `register(name, …)`; silent when there is nothing to undo.
+
+    Example:
+        sandboxio.unregister("docker")  # docker:// is the built-in one again
+    """
     with _lock:
         _registered.pop(name, None)
         _instances.pop(name, None)
