@@ -155,8 +155,8 @@ class OutputChunk:
     """Bytes a running command wrote, exactly as written.
 
     Example:
-        >>> OutputChunk("stdout", b"caf\xc3\xa9").data.decode()
-        'café'
+        >>> OutputChunk("stdout", b"hello").data.decode()
+        'hello'
     """
 
     stream: StreamName
