@@ -173,7 +173,7 @@ def _limiter(lane: Lane) -> anyio.CapacityLimiter:
     try:
         limiters = _limiters.get()
     except LookupError:
-        limiters = {}
+        limiters = dict[Lane, anyio.CapacityLimiter]()
         _limiters.set(limiters)
     if lane not in limiters:
         limiters[lane] = anyio.CapacityLimiter(_SIZES.get(lane) or thread_budget())

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
     from pathlib import Path
 
 ENGINE = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
@@ -109,7 +109,7 @@ class Relay:
 
 
 @contextlib.contextmanager
-def relay_at(path: Path) -> Iterator[Relay]:
+def relay_at(path: Path) -> Generator[Relay]:
     """A relay for the length of the block."""
     made = Relay(path)
     try:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
@@ -114,7 +114,7 @@ class HostChannel:
         self._log.append("aclose")
 
     def _start(self) -> subprocess.Popen[bytes]:
-        user: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        user = NOBODY if os.getuid() == 0 else None
         return subprocess.Popen(
             self._request.argv,
             bufsize=0,
@@ -124,7 +124,9 @@ class HostChannel:
             cwd=self._cwd,
             env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
             umask=0o077,
-            **(user if os.getuid() == 0 else {}),
+            user=user,
+            group=user,
+            extra_groups=None if user is None else [],
         )
 
     def _first_word(self, process: subprocess.Popen[bytes]) -> bytes:
