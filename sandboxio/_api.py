@@ -95,7 +95,7 @@ async def create(
 
 
 async def connect(sandbox_id: str, target: str | BackendConfig | None = None) -> AsyncSandbox:
-    """Return a handle on a sandbox that runs already.
+    """Return a handle on a sandbox that runs already; leaving its block removes the sandbox.
 
     `target` names its backend as in `create()`. The handle knows no `env` and no `secrets` of
     whoever created the sandbox.
