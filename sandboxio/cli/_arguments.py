@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sandboxio.core import dsn
-from sandboxio.core.errors import ConfigurationError
+from sandboxio.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

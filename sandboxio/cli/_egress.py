@@ -22,7 +22,7 @@ import anyio.to_thread
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from sandboxio.core.protocols import AsyncSandbox
+    from sandboxio.protocols import AsyncSandbox
 
 METADATA_SERVICE = "169.254.169.254"
 PUBLIC_ADDRESS = "1.1.1.1"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import ModuleType
 
-    from sandboxio.core.errors import SandboxError
+    from sandboxio.errors import SandboxError
 
 _STYLES = {
     "ok": "green",

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any, Literal
 import anyio
 
 import sandboxio
+from sandboxio import Capability
 from sandboxio.cli import _interrupt
 from sandboxio.cli._arguments import target
 from sandboxio.cli._egress import probe
 from sandboxio.core import dsn, registry
-from sandboxio.core.errors import ConnectError, SandboxError, SandboxGone
-from sandboxio.core.models import Capability
-from sandboxio.core.protocols import ReapableBackend
+from sandboxio.errors import ConnectError, SandboxError, SandboxGone
+from sandboxio.protocols import ReapableBackend
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Generator
 
+    from sandboxio import BackendConfig
     from sandboxio.cli._arguments import Parser
     from sandboxio.cli._egress import Probe
     from sandboxio.cli._render import Console
-    from sandboxio.core.config import BackendConfig
-    from sandboxio.core.protocols import AsyncSandbox
+    from sandboxio.protocols import AsyncSandbox
 
 DEFAULT_TARGET = "docker://python:3.12-slim"
 CALL_SECONDS = 30.0

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TextIO
 from sandboxio.cli import demo, doctor, reap
 from sandboxio.cli._arguments import Parser
 from sandboxio.cli._render import Console, install_tracebacks
-from sandboxio.core.errors import SandboxError, SandboxWarning
 from sandboxio.doctor import version
+from sandboxio.errors import SandboxError, SandboxWarning
 
 if TYPE_CHECKING:
     import argparse

@@ -11,21 +11,21 @@ from sandboxio.cli import _interrupt
 from sandboxio.cli._arguments import Labels, backend_name
 from sandboxio.cli._render import as_error
 from sandboxio.core import registry
-from sandboxio.core.errors import (
+from sandboxio.errors import (
     BackendNotInstalled,
     CapabilityNotSupported,
     ConnectError,
     SandboxError,
 )
-from sandboxio.core.protocols import ReapableBackend
+from sandboxio.protocols import ReapableBackend
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Awaitable, Callable, Mapping
 
+    from sandboxio import ManagedSandbox
     from sandboxio.cli._arguments import Parser
     from sandboxio.cli._render import Console
-    from sandboxio.core.models import ManagedSandbox
 
 DEFAULT_BACKENDS = ("docker",)
 CALL_SECONDS = 30.0
