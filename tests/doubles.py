@@ -131,17 +131,17 @@ class DoubleDriver:
 
     async def list_managed(self, labels: Mapping[str, str]) -> list[ManagedSandbox]:
         await self.steps.at("list_managed")
-        return [ManagedSandbox("box-1", self.name, "running", labels=labels)]
+        return [ManagedSandbox("made-1", self.name, "running", labels=labels)]
 
     async def remove_managed(self, sandbox_id: str) -> bool:
         await self.steps.at("remove_managed")
-        return sandbox_id == "box-1"
+        return sandbox_id == "made-1"
 
 
 class DoubleSandbox:
     """A `DriverSandbox`."""
 
-    id = "box-1"
+    id = "made-1"
     native = None
 
     def __init__(self, driver: DoubleDriver, timeout: float, metadata: Mapping[str, str]) -> None:

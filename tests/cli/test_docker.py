@@ -32,7 +32,7 @@ DEMO = ("demo", "--backend", TARGET)
 @pytest.fixture(scope="module")
 def engine() -> Iterator[docker.DockerClient]:
     """The engine, asked past the library; tests skip without it, or fail where it is required."""
-    docker = pytest.importorskip("docker")
+    docker = pytest.importorskip("docker", reason="the extra 'docker' is not installed")
     try:
         client = docker.from_env(timeout=30)
         client.images.get(IMAGE)

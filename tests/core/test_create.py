@@ -38,7 +38,7 @@ pytestmark = pytest.mark.anyio
 async def test_leaving_the_block_removes_the_sandbox(target: str, driver: DoubleDriver) -> None:
     """`async with await create()` is a whole life."""
     async with await sandboxio.create(target) as sandbox:
-        assert (sandbox.id, sandbox.isolation) == ("box-1", IsolationTier.CONTAINER)
+        assert (sandbox.id, sandbox.isolation) == ("made-1", IsolationTier.CONTAINER)
         assert "remove" not in driver.log
     assert driver.log == ["refuse", "provision", "remove"]
 
@@ -74,7 +74,7 @@ async def test_a_removal_that_hangs_is_warned_of(
 ) -> None:
     """After the grace the caller goes on with a warning that says how to clean up."""
     driver.steps.hang.add("remove")
-    with pytest.warns(OrphanedSandboxWarning, match="box-1.*sandboxio reap --kill"):
+    with pytest.warns(OrphanedSandboxWarning, match="made-1.*sandboxio reap --kill"):
         await sandbox.kill()
 
 
@@ -224,7 +224,7 @@ async def test_unverified_isolation_is_warned_of_once(target: str, driver: Doubl
 
 async def test_connecting_gives_a_handle_without_secrets(target: str, driver: DoubleDriver) -> None:
     """A handle on a running sandbox knows nothing of its creator's environment."""
-    made = await sandboxio.connect("box-1", target)
+    made = await sandboxio.connect("made-1", target)
     await made.run(["x"])
     assert {**driver.calls[0].request.env} == {}
     assert driver.log[0] == "connect"
@@ -240,9 +240,11 @@ async def test_connecting_needs_an_id(target: str, driver: DoubleDriver) -> None
 async def test_managed_sandboxes(backend: DriverBackend) -> None:
     """Listing narrows by metadata; removing says whether there was something."""
     found = await backend.list_managed(labels={"tenant": "t1"})
-    assert [(item.sandbox_id, dict(item.labels)) for item in found] == [("box-1", {"tenant": "t1"})]
-    assert await backend.kill_managed("box-1")
-    assert not await backend.kill_managed("box-2")
+    assert [(item.sandbox_id, dict(item.labels)) for item in found] == [
+        ("made-1", {"tenant": "t1"})
+    ]
+    assert await backend.kill_managed("made-1")
+    assert not await backend.kill_managed("made-2")
 
 
 @pytest.mark.parametrize("step", ["connect", "list_managed", "remove_managed"])
@@ -253,9 +255,9 @@ async def test_finding_and_removing_is_bounded(
     monkeypatch.setattr("sandboxio.core.backend.CONNECT_TIMEOUT", 0.02)
     driver.steps.hang.add(step)
     calls: dict[str, Callable[[], Awaitable[object]]] = {
-        "connect": lambda: backend.connect("box-1"),
+        "connect": lambda: backend.connect("made-1"),
         "list_managed": backend.list_managed,
-        "remove_managed": lambda: backend.kill_managed("box-1"),
+        "remove_managed": lambda: backend.kill_managed("made-1"),
     }
     with pytest.raises(ConnectError, match="did not answer"):
         await calls[step]()

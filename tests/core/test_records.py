@@ -66,7 +66,7 @@ async def test_a_success_is_one_record(
     await OPERATIONS[event](sandbox)
     (record,) = records
     assert (record.event, record.outcome, record.error_code) == (event, "done", None)
-    assert (record.backend, record.sandbox_id) == ("double", "box-1")
+    assert (record.backend, record.sandbox_id) == ("double", "made-1")
     assert record.isolation is IsolationTier.CONTAINER
     assert record.started_at.tzinfo is UTC
 
@@ -116,7 +116,7 @@ async def test_a_creation_is_recorded_with_its_sandbox(
     """The record of a creation names the sandbox it made and its verified tier."""
     await backend.create(metadata={"tenant": "t1"})
     (record,) = records
-    assert (record.event, record.sandbox_id, record.outcome) == ("create", "box-1", "done")
+    assert (record.event, record.sandbox_id, record.outcome) == ("create", "made-1", "done")
     assert (dict(record.metadata), record.isolation) == ({"tenant": "t1"}, IsolationTier.CONTAINER)
 
 
@@ -146,10 +146,10 @@ async def test_connecting_and_removing_are_recorded(
     backend: DriverBackend, driver: DoubleDriver, records: list[OperationRecord]
 ) -> None:
     """Finding and killing a managed sandbox each close a record."""
-    await backend.connect("box-1")
+    await backend.connect("made-1")
     driver.steps.fail["remove_managed"] = ConnectError("no engine")
     with pytest.raises(ConnectError):
-        await backend.kill_managed("box-1")
+        await backend.kill_managed("made-1")
     assert [(r.event, r.outcome) for r in records] == [("connect", "done"), ("kill", "error")]
 
 

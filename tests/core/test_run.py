@@ -268,7 +268,7 @@ async def test_a_handle_shows_no_value(sandbox: Sandbox) -> None:
     shown = f"{sandbox!r} {sandbox.stream(['echo', SECRET])!r} {sandbox.files!r}"
     assert SECRET not in shown
     assert "env-value-1" not in shown
-    assert "double:box-1 container running" in shown
+    assert "double:made-1 container running" in shown
 
 
 async def test_odd_stdin_starts_nothing(sandbox: Sandbox, driver: DoubleDriver) -> None:

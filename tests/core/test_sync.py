@@ -104,11 +104,11 @@ def test_transfers(sync_sandbox: SyncSandbox, tmp_path: Path) -> None:
 
 def test_properties_are_those_of_the_sandbox(sync_sandbox: SyncSandbox) -> None:
     """Identity, tier and capabilities need no round trip."""
-    assert sync_sandbox.id == "box-1"
+    assert sync_sandbox.id == "made-1"
     assert sync_sandbox.isolation is sandboxio.IsolationTier.CONTAINER
     assert sandboxio.Capability.RUN_CODE in sync_sandbox.capabilities
     assert sync_sandbox.native is None
-    assert repr(sync_sandbox).startswith("<SyncSandbox double:box-1 container running")
+    assert repr(sync_sandbox).startswith("<SyncSandbox double:made-1 container running")
 
 
 def test_a_stream_is_read_chunk_by_chunk(sync_sandbox: SyncSandbox, driver: DoubleDriver) -> None:

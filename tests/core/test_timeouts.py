@@ -134,7 +134,7 @@ async def test_a_removal_that_hangs_as_well_is_warned_of(
 ) -> None:
     """When neither kill nor removal ends in time, the caller is told and goes on."""
     driver.steps.hang |= {"receive", "kill", "remove"}
-    with pytest.warns(OrphanedSandboxWarning, match="box-1"), pytest.raises(ExecutionTimeout):
+    with pytest.warns(OrphanedSandboxWarning, match="made-1"), pytest.raises(ExecutionTimeout):
         await sandbox.run(["x"], timeout=SOON)
 
 
