@@ -1,118 +1,148 @@
-"""A relay between the library and the engine that delays, throttles and cuts its answers."""
+"""A relay in front of the engine that holds, delays, throttles and cuts what passes."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
-import socket
-import threading
-import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import anyio
+from anyio.from_thread import start_blocking_portal
+
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import AsyncGenerator, Generator
     from pathlib import Path
 
+    from anyio.abc import SocketStream
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
 ENGINE = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
-_REQUEST = re.compile(rb"^(?:GET|POST|PUT|DELETE|HEAD) (\S+) HTTP")
+_REQUEST = re.compile(rb"([A-Z]+ \S+) HTTP/1")
+_PIECE = 16 * 1024
+_BROKEN = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to the answers of requests whose path matches a pattern."""
+    """What happens to requests whose method and path match a pattern."""
 
-    path: str
+    pattern: str
+    hold: float = 0.0
+    """Seconds before the request is passed on."""
     delay: float = 0.0
     """Seconds before the answer is passed on."""
     cut_after: int | None = None
-    """Bytes of the answer after which the connection is closed."""
+    """Bytes of the answer after which the connection is closed; 0 drops the answer."""
     per_second: int | None = None
-    """Bytes of the answer that pass in a second."""
-    times: int = 1000
-    """How many requests it concerns."""
+    """Bytes of the answer that pass in a second; the engine itself is not held up."""
+    skip: int = 0
+    """How many requests are spared first."""
+    times: int | None = None
+    """How many it concerns then; `None` for all."""
 
 
 class Relay:
-    """Listens on a socket of its own; `faults` may change at any time."""
+    """Passes on every byte, except where one of `faults` says otherwise."""
 
     def __init__(self, path: Path) -> None:
         self.url = f"unix://{path}"
         self.faults: list[Fault] = []
-        self._used: dict[Fault, int] = {}
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(path))
-        self._listener.listen(64)
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.met: Counter[Fault] = Counter()
+        """How often each fault has struck."""
+        self._seen: Counter[Fault] = Counter()
+        self._path = path
 
-    def close(self) -> None:
-        self._listener.close()
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncGenerator[None]:
+        listener = await anyio.create_unix_listener(self._path)
+        async with listener, anyio.create_task_group() as tasks:
+            tasks.start_soon(listener.serve, self._serve)
+            yield
+            tasks.cancel_scope.cancel()
 
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+    async def _serve(self, client: SocketStream) -> None:
+        async with client, await anyio.connect_unix(ENGINE) as engine:
+            link = _Link(self, client, engine)
+            await link.run()
 
-    def _serve(self, client: socket.socket) -> None:
-        engine = socket.socket(socket.AF_UNIX)
-        engine.connect(ENGINE)
-        current: list[Fault | None] = [None]
-        answers = threading.Thread(target=self._answer, args=(engine, client, current), daemon=True)
-        answers.start()
-        with contextlib.suppress(OSError):
-            while data := client.recv(65536):
-                if found := _REQUEST.match(data):
-                    current[0] = self._fault(found[1].decode())
-                engine.sendall(data)
-            engine.shutdown(socket.SHUT_WR)
-        answers.join()
-        engine.close()
-        client.close()
-
-    def _fault(self, path: str) -> Fault | None:
+    def strike(self, request: str) -> Fault | None:
         for fault in self.faults:
-            if re.search(fault.path, path) and self._used.get(fault, 0) < fault.times:
-                self._used[fault] = self._used.get(fault, 0) + 1
+            if not re.search(fault.pattern, request):
+                continue
+            self._seen[fault] += 1
+            number = self._seen[fault] - fault.skip
+            if number > 0 and (fault.times is None or number <= fault.times):
+                self.met[fault] += 1
                 return fault
         return None
 
-    def _answer(
-        self, engine: socket.socket, client: socket.socket, current: list[Fault | None]
-    ) -> None:
-        passed = 0
-        with contextlib.suppress(OSError):
-            while data := engine.recv(65536):
-                fault = current[0]
-                if fault is None:
-                    client.sendall(data)
-                elif not self._spoil(fault, client, data, passed):
-                    break
-                passed += len(data)
-        for side in (client, engine):
-            with contextlib.suppress(OSError):
-                side.shutdown(socket.SHUT_RDWR)
 
-    def _spoil(self, fault: Fault, client: socket.socket, data: bytes, passed: int) -> bool:
-        """Pass on what the fault allows; False when the connection is to be cut."""
-        time.sleep(0 if passed else fault.delay)
-        if fault.cut_after is not None and passed + len(data) > fault.cut_after:
-            client.sendall(data[: fault.cut_after - passed])
-            return False
-        for at in range(0, len(data), 16384):
-            piece = data[at : at + 16384]
-            if fault.per_second is not None:
-                time.sleep(len(piece) / fault.per_second)
-            client.sendall(piece)
-        return True
+class _Link:
+    """One connection of a client, and the one to the engine that serves it."""
+
+    def __init__(self, relay: Relay, client: SocketStream, engine: SocketStream) -> None:
+        self._relay = relay
+        self._client = client
+        self._engine = engine
+        self._fault: Fault | None = None
+        self._passed = 0
+
+    async def run(self) -> None:
+        kept, arrived = anyio.create_memory_object_stream[bytes](math.inf)
+        async with anyio.create_task_group() as tasks, arrived:
+            tasks.start_soon(self._requests)
+            tasks.start_soon(self._collect, kept)
+            with contextlib.suppress(*_BROKEN):
+                await self._answers(arrived)
+            tasks.cancel_scope.cancel()
+
+    async def _requests(self) -> None:
+        with contextlib.suppress(*_BROKEN):
+            async for data in self._client:
+                if found := _REQUEST.match(data):
+                    self._fault, self._passed = self._relay.strike(found[1].decode()), 0
+                    await anyio.sleep(self._fault.hold if self._fault else 0)
+                await self._engine.send(data)
+            await self._engine.send_eof()
+
+    async def _collect(self, kept: MemoryObjectSendStream[bytes]) -> None:
+        """Take what the engine says at once, however slowly it is passed on."""
+        with kept, contextlib.suppress(*_BROKEN):
+            async for data in self._engine:
+                await kept.send(data)
+
+    async def _answers(self, arrived: MemoryObjectReceiveStream[bytes]) -> None:
+        async for data in arrived:
+            fault = self._fault
+            if fault is None:
+                await self._client.send(data)
+            elif not await self._spoiled(fault, data):
+                return
+
+    async def _spoiled(self, fault: Fault, data: bytes) -> bool:
+        """Pass on what the fault allows; False when the connection is to be closed."""
+        if not self._passed:
+            await anyio.sleep(fault.delay)
+        left = math.inf if fault.cut_after is None else fault.cut_after - self._passed
+        self._passed += len(data)
+        allowed = data[: int(min(left, len(data)))]
+        for at in range(0, len(allowed), _PIECE):
+            piece = allowed[at : at + _PIECE]
+            await anyio.sleep(len(piece) / fault.per_second if fault.per_second else 0)
+            await self._client.send(piece)
+        return len(data) < left
 
 
 @contextlib.contextmanager
 def relay_at(path: Path) -> Generator[Relay]:
-    """A relay for the length of the block."""
-    made = Relay(path)
-    try:
-        yield made
-    finally:
-        made.close()
+    """Serve a relay on a socket, from a thread of its own, for the length of the block."""
+    relay = Relay(path)
+    with (
+        start_blocking_portal("asyncio") as portal,
+        portal.wrap_async_context_manager(relay.listening()),
+    ):
+        yield relay
