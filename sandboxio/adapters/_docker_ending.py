@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
     from sandboxio.adapters._docker_launch import Container
 
-_HEADROOM = 64
-"""Processes a container is allowed beyond its limit while one of its calls is being ended."""
+_HEADROOM = (128, 512, 2048)
+"""Processes a container is allowed beyond its limit while one of its calls is being ended; more
+each time, because a fork bomb takes what it can get before the script does."""
 _ANSWER_LIMIT = 4096
 _RESTORE_SECONDS = 2.0
 _SETTLE_PAUSES = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
@@ -149,8 +150,12 @@ async def _script(container: Container, user: str, script: str, marker: str) -> 
         raise
     except SandboxError:
         pass
-    # Most likely the call has used up the processes the container may have.
-    async with _headroom(container):
+    # Most likely the call has used up the processes the container may have, and goes on forking.
+    for more in _HEADROOM[:-1]:
+        with suppress(ConnectError):
+            async with _headroom(container, more):
+                return await _once(container, user, script, marker)
+    async with _headroom(container, _HEADROOM[-1]):
         return await _once(container, user, script, marker)
 
 
@@ -180,11 +185,11 @@ async def _answer(stream: ByteStream, early: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def _headroom(container: Container) -> AsyncGenerator[None]:
+async def _headroom(container: Container, more: int) -> AsyncGenerator[None]:
     """Raise the process limit for as long as at least one ending needs it."""
     container.endings += 1
     try:
-        await _limit(container, container.pids_limit + _HEADROOM)
+        await _limit(container, container.pids_limit + more)
         yield
     finally:
         container.endings -= 1

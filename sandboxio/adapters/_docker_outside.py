@@ -50,7 +50,7 @@ async def look(container: Container) -> Processes | None:
         return _parsed(answer)
     except SandboxGone:
         raise
-    except (SandboxError, ValueError, TypeError, LookupError):
+    except (SandboxError, ValueError, TypeError, LookupError, AttributeError):
         return None
 
 

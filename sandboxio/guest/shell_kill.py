@@ -13,18 +13,15 @@ from enum import Enum
 
 _SCAN = """\
 scan() {
-  table=
-  for f in /proc/[0-9]*/status; do
-    pid= parent= state= user=
-    while read -r k v rest; do
-      case $k in
-        State:) state=$v ;;
-        Pid:) pid=$v ;;
-        PPid:) parent=$v ;;
-        Uid:) user=$v; break ;;
-      esac
-    done 2>/dev/null <"$f"
-    [ -n "$user" ] && table="$table $pid:$parent:$state:$user"
+  table= key= pid= parent= state=
+  for w in $(grep -hE '^(State|Pid|PPid|Uid):' /proc/[0-9]*/status 2>/dev/null); do
+    case $key in
+      State:) state=$w ;;
+      Pid:) pid=$w ;;
+      PPid:) parent=$w ;;
+      Uid:) table="$table $pid:$parent:$state:$w" ;;
+    esac
+    key=$w
   done
 }
 each() {

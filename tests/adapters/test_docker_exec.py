@@ -315,7 +315,7 @@ async def test_a_wrapper_that_is_gone_with_all_below_it(engine: Engine) -> None:
 @pytest.mark.parametrize("last", [b"busy\n", b"", b"nonsense"])
 async def test_a_kill_that_is_not_complete(engine: Engine, last: bytes) -> None:
     """Unless the second script says that it is done, the report says that it is not."""
-    engine.words = [b"busy\n", last, last]
+    engine.words = [b"busy\n", *[last] * 4]
     engine.execs = [{"Running": False, "ExitCode": 137}]
     assert not (await made(engine, Stream()).kill()).complete
 
@@ -332,7 +332,7 @@ async def test_a_call_that_used_up_all_processes(engine: Engine) -> None:
     engine.words = [ConnectError("fork: try again"), b"ended\n"]
     engine.execs = [{"Running": False, "ExitCode": 137}]
     assert (await made(engine, Stream()).kill()).complete
-    assert engine.limits == [576, 512]
+    assert engine.limits == [640, 512]
 
 
 async def test_the_engine_refusing_the_script_counts_as_a_failure(engine: Engine) -> None:
@@ -340,4 +340,4 @@ async def test_the_engine_refusing_the_script_counts_as_a_failure(engine: Engine
     engine.words = [NO_PROGRAM, b"ended\n"]
     engine.execs = [{"Running": False, "ExitCode": 137}]
     assert (await made(engine, Stream()).kill()).complete
-    assert engine.limits == [576, 512]
+    assert engine.limits == [640, 512]

@@ -101,6 +101,12 @@ def _assert_nothing_left(client: docker.DockerClient) -> None:
     assert host_processes(RUN) == []
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Endings may take longer on a loaded machine before they cost the sandbox."""
+    monkeypatch.setenv("SBX_TEARDOWN_GRACE", "20")
+
+
 @pytest.fixture(scope="module")
 async def sb(anyio_backend: object) -> AsyncIterator[AsyncSandbox]:
     """A sandbox shared by a module, for cases that leave it as they found it."""
