@@ -7,7 +7,7 @@ could cheat them. The engine's own list of processes, before and after, is what 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
@@ -21,9 +21,11 @@ from sandboxio.guest import shell_kill
 from sandboxio.guest.shell_kill import Ending
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from sandboxio.adapters._docker_launch import Container
+
+T = TypeVar("T")
 
 _HEADROOM = (128, 512, 2048)
 """Processes a container is allowed beyond its limit while one of its calls is being ended; more
@@ -49,7 +51,7 @@ class CallEnding:
 
     async def end(self) -> KillReport:
         """End the call's tree; when its wrapper was tampered with, what no other call holds."""
-        call = await self._pid()
+        call = await self._pid(self.exec_id)
         before = await look(self.container)
         left = await self._residue(call, before, await self._end_call())
         if not left:
@@ -107,21 +109,14 @@ class CallEnding:
 
     async def _live_calls(self) -> frozenset[int]:
         """Return the wrappers of the other calls, and the scripts of other endings."""
-        found = await launch.describe(self.container)
-        states = [
-            await launch.inspect(self.container, exec_id)
-            for exec_id in found.execs
-            if exec_id != self.exec_id
-        ]
-        return frozenset(int(state.get("Pid") or 0) for state in states) - {0}
+        found = await _again(lambda: launch.describe(self.container))
+        return frozenset(
+            [await self._pid(exec_id) for exec_id in found.execs if exec_id != self.exec_id]
+        ) - {0}
 
-    async def _pid(self) -> int:
-        for pause in _KILL_PAUSES:
-            with suppress(ConnectError):  # asked again
-                state = await launch.inspect(self.container, self.exec_id)
-                return int(state.get("Pid") or 0)
-            await anyio.sleep(pause)
-        return 0
+    async def _pid(self, exec_id: str) -> int:
+        state = await _again(lambda: launch.inspect(self.container, exec_id))
+        return int(state.get("Pid") or 0)
 
     async def _settled(self) -> dict[str, Any] | None:
         """Return the state of the exec once it has ended, or nothing if it does not."""
@@ -140,6 +135,15 @@ class CallEnding:
             raise
         except SandboxError:
             return Ending.BUSY
+
+
+async def _again(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask the engine, and ask again when an answer was lost: a sandbox depends on it."""
+    for pause in _KILL_PAUSES:
+        with suppress(ConnectError):
+            return await ask()
+        await anyio.sleep(pause)
+    return await ask()
 
 
 async def _script(container: Container, user: str, script: str, marker: str) -> Ending:
