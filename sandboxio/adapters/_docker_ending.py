@@ -35,6 +35,7 @@ _RESTORE_SECONDS = 2.0
 _SETTLE_PAUSES = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 _KILL_PAUSES = (0.1, 0.2, 0.4)
 _ABANDON_PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6)
+_LOOK_PAUSES = (0.0, 0.05, 0.2)
 _KILLED = 137
 _UNSEEN = frozenset({-1})
 """Something may be left, and the engine cannot tell what."""
@@ -89,16 +90,28 @@ class CallEnding:
     async def _residue(
         self, call: int, before: Processes | None, outcome: Ending
     ) -> frozenset[int]:
-        """Return what may be left of the call: what lives on below it, or was orphaned since."""
-        after = await look(self.container)
-        if before is None or after is None:
+        """Return what may be left of the call: what lives on below it, or was orphaned since.
+
+        What is gone at the next look was on its way out, or on its way in for another call.
+        """
+        if before is None:
             return frozenset() if await self._seems_ended(outcome) else _UNSEEN
         if outcome is Ending.ABSENT and not await self._seems_ended(outcome):
             return _UNSEEN  # its wrapper was gone beforehand: its orphans are not new ones
-        orphans = after.orphans(await self._live_calls())
-        new = orphans - before.parents.keys()
-        moved = orphans & before.below(call)
-        return new | moved | after.below(call)
+        left: frozenset[int] | None = None
+        for pause in _LOOK_PAUSES:
+            await anyio.sleep(pause)
+            after = await look(self.container)
+            if after is None:
+                return frozenset() if await self._seems_ended(outcome) else _UNSEEN
+            orphans = after.orphans(await self._live_calls())
+            new = orphans - before.parents.keys()
+            moved = orphans & before.below(call)
+            found = new | moved | after.below(call)
+            left = found if left is None else left & found
+            if not left:
+                break
+        return left or frozenset()
 
     async def _seems_ended(self, outcome: Ending) -> bool:
         state = await self._settled()

@@ -17,7 +17,7 @@ from sandboxio.adapters._docker_failure import failure
 from sandboxio.adapters._docker_outside import look
 from sandboxio.adapters._docker_stream import CLOSED, READ_BYTES, ByteStream, FrameDecoder
 from sandboxio.core.driver import ExitStatus, KillReport
-from sandboxio.core.errors import LinkLost, PathNotFound, SandboxError, SandboxGone
+from sandboxio.core.errors import ConnectError, LinkLost, PathNotFound, SandboxError, SandboxGone
 from sandboxio.core.lifecycle import undone, within_grace
 
 if TYPE_CHECKING:
@@ -139,8 +139,11 @@ class DockerExec:
         state = await self._final_state()
         code = int(state["ExitCode"])
         if not state.get("Pid"):
+            error = _not_started(self._first or b"")
+            if isinstance(error, ConnectError):  # a sandbox that is ending starts nothing either
+                await anyio.sleep(_ENDING)
             await self._require_running()
-            raise _not_started(self._first or b"")
+            raise error
         if code >= _SIGNALLED:
             await self._require_running()
         if code == _KILLED:
