@@ -55,5 +55,5 @@ async def look(container: Container) -> Processes | None:
 
 
 def _parsed(answer: Any) -> Processes:
-    rows = cast("list[list[str]]", answer["Processes"] or [])
+    rows = cast("list[list[str]]", answer["Processes"])
     return Processes({int(row[0]): int(row[1]) for row in rows if not row[2].startswith("Z")})
