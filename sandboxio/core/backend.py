@@ -6,6 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, TypeVar
 
 from sandboxio.core import requests
+from sandboxio.core.clock import LOOP
 from sandboxio.core.config import DEFAULT_NETWORK, DEFAULT_RESOURCES
 from sandboxio.core.errors import (
     CapabilityNotSupported,
@@ -16,7 +17,7 @@ from sandboxio.core.errors import (
 )
 from sandboxio.core.lifecycle import teardown_grace, undone, warn_orphaned
 from sandboxio.core.mapping import Deadline, DeadlinePassed
-from sandboxio.core.models import DEFAULT_TIMEOUT, Capability
+from sandboxio.core.models import DEFAULT_TIMEOUT, Capability, NetworkPolicy
 from sandboxio.core.record import Recorder
 from sandboxio.core.redaction import Redactor
 from sandboxio.core.sandbox import Sandbox
@@ -25,8 +26,9 @@ from sandboxio.core.tiers import IsolationTier
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from sandboxio.core.clock import Clock
     from sandboxio.core.driver import Driver, DriverSandbox
-    from sandboxio.core.models import ManagedSandbox, NetworkPolicy, Resources
+    from sandboxio.core.models import ManagedSandbox, Resources
     from sandboxio.core.protocols import AsyncSandbox, Backend
     from sandboxio.core.record import OperationRecord
 
@@ -35,20 +37,29 @@ T = TypeVar("T")
 CONNECT_TIMEOUT = 30.0
 """Seconds that finding, listing or removing a sandbox may take."""
 
+UNRESTRICTED = NetworkPolicy(egress="allow")
+"""The one policy that needs nobody to enforce it."""
+
 _warned: set[str] = set()
 
 
 class DriverBackend:
     """A backend made of a driver; adds what is the same everywhere.
 
-    `on_record` receives the record of every operation when it closes.
+    `on_record` receives the record of every operation when it closes. `clock` is what deadlines
+    and durations are measured with.
     """
 
     def __init__(
-        self, driver: Driver, *, on_record: Callable[[OperationRecord], None] | None = None
+        self,
+        driver: Driver,
+        *,
+        on_record: Callable[[OperationRecord], None] | None = None,
+        clock: Clock = LOOP,
     ) -> None:
         self._driver = driver
         self._on_record = on_record
+        self._clock = clock
         self.name = driver.name
         self.capabilities = driver.capabilities
         self.isolation = driver.isolation
@@ -78,12 +89,9 @@ class DriverBackend:
             metadata=metadata,
             user=user,
         )
-        if Capability.NETWORK_POLICY not in self.capabilities:
-            raise CapabilityNotSupported(
-                f"The {self.name} backend cannot enforce any network policy, not even deny."
-            )
         teardown_grace()  # a bad value is refused now, when nothing can leak
         self._driver.refuse(request)
+        _refuse_undeclared(self.name, self.capabilities, request)
         redactor = Redactor(request.secrets.values())
         _keep_secrets_out_of_labels(request, redactor)
         made: list[DriverSandbox] = []
@@ -116,7 +124,9 @@ class DriverBackend:
 
     async def _provision(self, request: requests.CreateRequest) -> DriverSandbox:
         try:
-            return await Deadline(request.timeout).bound(lambda: self._driver.provision(request))
+            return await Deadline(request.timeout, self._clock).bound(
+                lambda: self._driver.provision(request)
+            )
         except DeadlinePassed:
             raise CreateTimeout(
                 f"The {self.name} sandbox was not ready within {request.timeout:g} s.",
@@ -126,12 +136,12 @@ class DriverBackend:
     async def _discard(self, made: list[DriverSandbox]) -> None:
         """Remove what was made although `create()` fails, as when its record is not taken."""
         for sandbox in made:
-            if not await undone(sandbox.remove):
+            if not await undone(sandbox.remove, self._clock):
                 warn_orphaned(self.name, sandbox.id, sandbox.metadata)
 
     async def _bounded(self, action: Callable[[], Awaitable[T]]) -> T:
         try:
-            return await Deadline(CONNECT_TIMEOUT).bound(action)
+            return await Deadline(CONNECT_TIMEOUT, self._clock).bound(action)
         except DeadlinePassed:
             raise ConnectError(
                 f"The {self.name} backend did not answer within {CONNECT_TIMEOUT:g} s."
@@ -145,6 +155,7 @@ class DriverBackend:
             backend=self.name,
             env=env,
             redactor=redactor,
+            clock=self._clock,
             recorder=self._recorder(sandbox.id, sandbox.metadata, redactor, sandbox.isolation),
         )
 
@@ -162,7 +173,28 @@ class DriverBackend:
             metadata=metadata,
             redactor=redactor,
             on_record=self._on_record,
+            clock=self._clock,
         )
+
+
+def _refuse_undeclared(name: str, declared: Capability, request: requests.CreateRequest) -> None:
+    """Refuse what needs a capability that no sandbox of this backend has."""
+    network = request.network
+    if Capability.NETWORK_POLICY not in declared and network != UNRESTRICTED:
+        raise CapabilityNotSupported(
+            f"The {name} backend cannot enforce any network policy, not even deny.",
+            hint='To run without one, say so: network=NetworkPolicy(egress="allow").',
+        )
+    if network.egress == "learn":
+        raise CapabilityNotSupported(f"The {name} backend cannot learn an allowlist.")
+    wanted = {
+        Capability.EGRESS_ALLOWLIST: (network.allow, "an egress allowlist"),
+        Capability.TUNNELS: (network.ingress_ports, "ingress ports"),
+        Capability.GPU: (request.resources.gpu, "accelerators"),
+    }
+    for capability, (asked, what) in wanted.items():
+        if asked and capability not in declared:
+            raise CapabilityNotSupported(f"The {name} backend does not support {what}.")
 
 
 def _keep_secrets_out_of_labels(request: requests.CreateRequest, redactor: Redactor) -> None:

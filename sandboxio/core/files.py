@@ -19,6 +19,7 @@ from sandboxio.core.mapping import Deadline, DeadlinePassed
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
+    from sandboxio.core.clock import Clock
     from sandboxio.core.driver import DriverFiles
     from sandboxio.core.models import FileInfo
     from sandboxio.core.record import OperationRecord, Recorder
@@ -38,12 +39,19 @@ class SandboxFiles:
     """Files of one sandbox, with the rights of its user; see `protocols.AsyncFileSystem`."""
 
     def __init__(
-        self, driver: DriverFiles, *, recorder: Recorder, timeout: float, transfers: bool
+        self,
+        driver: DriverFiles,
+        *,
+        recorder: Recorder,
+        timeout: float,
+        transfers: bool,
+        clock: Clock,
     ) -> None:
         self._driver = driver
         self._recorder = recorder
         self._timeout = timeout
         self._transfers = transfers
+        self._clock = clock
 
     async def read(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
         where = requests.path("path", path)
@@ -139,7 +147,7 @@ class SandboxFiles:
     ) -> T:
         with self._recorder.operation(event, path=path) as record:
             try:
-                return await Deadline(self._timeout).bound(lambda: act(record))
+                return await Deadline(self._timeout, self._clock).bound(lambda: act(record))
             except DeadlinePassed:
                 raise ExecutionTimeout(
                     f"The file operation did not end within {self._timeout:g} s."

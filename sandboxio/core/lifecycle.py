@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from sandboxio.core.clock import LOOP
 from sandboxio.core.errors import ConfigurationError, OrphanedSandboxWarning
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+
+    from sandboxio.core.clock import Clock
 
 GRACE_VARIABLE = "SBX_TEARDOWN_GRACE"
 DEFAULT_GRACE = 5.0
@@ -43,7 +46,7 @@ def _configured_grace() -> float | None:
     return grace if 0 < grace < _GRACE_MAX else None
 
 
-async def within_grace(action: Callable[[], Awaitable[object]]) -> bool:
+async def within_grace(action: Callable[[], Awaitable[object]], clock: Clock = LOOP) -> bool:
     """Run a teardown step that no cancellation can reach; False when it did not finish.
 
     A bad grace was refused when the sandbox was made; here, where refusing would leak, the
@@ -51,21 +54,21 @@ async def within_grace(action: Callable[[], Awaitable[object]]) -> bool:
     """
     grace = _configured_grace() or DEFAULT_GRACE
     if _on_asyncio():
-        return await _apart(action, grace)
-    return await _shielded(action, grace)
+        return await _apart(action, grace, clock)
+    return await _shielded(action, grace, clock)
 
 
-async def _shielded(action: Callable[[], Awaitable[object]], grace: float) -> bool:
-    with anyio.move_on_after(grace, shield=True) as scope:
+async def _shielded(action: Callable[[], Awaitable[object]], grace: float, clock: Clock) -> bool:
+    with clock.limit(clock.time() + grace, shield=True) as scope:
         await action()
     return not scope.cancelled_caught
 
 
-async def _apart(action: Callable[[], Awaitable[object]], grace: float) -> bool:
+async def _apart(action: Callable[[], Awaitable[object]], grace: float, clock: Clock) -> bool:
     """Run the step in a task of its own: `task.cancel()` goes through any shield of ours."""
     import asyncio
 
-    step = asyncio.ensure_future(_shielded(action, grace))
+    step = asyncio.ensure_future(_shielded(action, grace, clock))
     cancelled: asyncio.CancelledError | None = None
     with anyio.CancelScope(shield=True):
         while not step.done():
@@ -92,21 +95,26 @@ def _on_asyncio() -> bool:
 
 @asynccontextmanager
 async def undone_on_failure(
-    undo: Callable[[], Awaitable[object]], *, backend: str, name: str, labels: Mapping[str, str]
+    undo: Callable[[], Awaitable[object]],
+    *,
+    backend: str,
+    name: str,
+    labels: Mapping[str, str],
+    clock: Clock = LOOP,
 ) -> AsyncGenerator[None]:
     """Undo a half-made sandbox when the block fails or is cancelled, then let that go on."""
     try:
         yield
     except BaseException:
-        if not await undone(undo):
+        if not await undone(undo, clock):
             warn_orphaned(backend, name, labels)
         raise
 
 
-async def undone(undo: Callable[[], Awaitable[object]]) -> bool:
+async def undone(undo: Callable[[], Awaitable[object]], clock: Clock = LOOP) -> bool:
     """Run a removal within the grace; False when it failed or did not finish."""
     try:
-        return await within_grace(undo)
+        return await within_grace(undo, clock)
     except Exception:  # noqa: BLE001  # what fails here must not replace what led here
         return False
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-import anyio
+from sandboxio.core.clock import LOOP
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from sandboxio.core.clock import Clock
 
 T = TypeVar("T")
 
@@ -17,17 +19,18 @@ class DeadlinePassed(Exception):
 
 
 class Deadline:
-    """A point on the event loop's clock, which no wall-clock jump moves."""
+    """A point on a clock that no change of the wall clock moves."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, clock: Clock = LOOP) -> None:
         self.seconds = seconds
-        self._at = anyio.current_time() + seconds
+        self._clock = clock
+        self._at = clock.time() + seconds
 
     async def bound(self, action: Callable[[], Awaitable[T]]) -> T:
         """Await an action, or raise `DeadlinePassed`; a caller's cancellation stays that.
 
         A `TimeoutError` raised by the action itself is not mistaken for the deadline.
         """
-        with anyio.CancelScope(deadline=self._at):
+        with self._clock.limit(self._at):
             return await action()
         raise DeadlinePassed

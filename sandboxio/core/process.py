@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from sandboxio.core.clock import Clock
     from sandboxio.core.driver import ExecChannel, ExitStatus
     from sandboxio.core.models import OutputChunk
     from sandboxio.core.record import OperationRecord
@@ -47,6 +47,7 @@ class SandboxProcess:
         operation: AbstractContextManager[OperationRecord],
         give_up: Callable[[], Awaitable[None]],
         redact: Callable[[SandboxError], None],
+        clock: Clock,
     ) -> None:
         self._start = start
         self._timeout = timeout
@@ -54,6 +55,7 @@ class SandboxProcess:
         self._operation = operation
         self._give_up = give_up
         self._redact = redact
+        self._clock = clock
         self._entered = False
         self._channel: ExecChannel | None = None
         self._record: OperationRecord | None = None
@@ -80,8 +82,8 @@ class SandboxProcess:
                 "A process can be entered once.", hint="Call sb.stream() again for another run."
             )
         self._entered = True
-        self._started = time.perf_counter()
-        self._deadline = Deadline(self._timeout)
+        self._started = self._clock.time()
+        self._deadline = Deadline(self._timeout, self._clock)
         self._record = self._operation.__enter__()
         try:
             self._channel = await self._bounded(self._start)
@@ -117,7 +119,7 @@ class SandboxProcess:
             channel, self._channel = self._channel, None
             if channel is not None:
                 with suppress(SandboxError):
-                    await within_grace(channel.aclose)
+                    await within_grace(channel.aclose, self._clock)
 
     def __aiter__(self) -> Self:
         return self
@@ -201,7 +203,7 @@ class SandboxProcess:
             self._record.exit_code = status.exit_code
 
     def _elapsed(self) -> int:
-        return int((time.perf_counter() - self._started) * 1000)
+        return round((self._clock.time() - self._started) * 1000)
 
     def _result(self) -> ExecResult:
         return ExecResult(
@@ -263,7 +265,7 @@ class SandboxProcess:
             reports.append(await channel.kill())
 
         try:
-            await undone(kill)
+            await undone(kill, self._clock)
         finally:
             if not (reports and reports[0].complete):
                 await self._give_up()

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import time
 import traceback
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from sandboxio.core.clock import LOOP
 from sandboxio.core.errors import SandboxError, SandboxTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
+    from sandboxio.core.clock import Clock
     from sandboxio.core.redaction import Redactor
     from sandboxio.core.tiers import IsolationTier
 
@@ -62,6 +63,7 @@ class Recorder:
         metadata: Mapping[str, str],
         redactor: Redactor,
         on_record: Callable[[OperationRecord], None] | None = None,
+        clock: Clock = LOOP,
     ) -> None:
         self._backend = backend
         self._sandbox_id = sandbox_id
@@ -69,6 +71,7 @@ class Recorder:
         self._metadata = metadata
         self._redactor = redactor
         self._on_record = on_record
+        self._clock = clock
 
     @contextmanager
     def operation(
@@ -91,14 +94,14 @@ class Recorder:
             code_sha256=None if code is None else hashlib.sha256(code.encode()).hexdigest(),
             path=path,
         )
-        started = time.perf_counter()
+        started = self._clock.time()
         try:
             yield record
         except BaseException as exc:
             self._note(record, exc)
             raise
         finally:
-            record.duration_ms = int((time.perf_counter() - started) * 1000)
+            record.duration_ms = round((self._clock.time() - started) * 1000)
             self._close(record)
 
     def _note(self, record: OperationRecord, exc: BaseException) -> None:

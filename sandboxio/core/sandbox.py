@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from sandboxio.core.clock import Clock
     from sandboxio.core.driver import DriverSandbox
     from sandboxio.core.record import Recorder
     from sandboxio.core.redaction import Redactor
@@ -47,12 +48,14 @@ class Sandbox:
         env: Mapping[str, str],
         recorder: Recorder,
         redactor: Redactor,
+        clock: Clock,
     ) -> None:
         self._driver = driver
         self._backend = backend
         self._env = dict(env)
         self._recorder = recorder
         self._redactor = redactor
+        self._clock = clock
         self._gone = False
         self._removed = False
 
@@ -85,6 +88,7 @@ class Sandbox:
             recorder=self._recorder,
             timeout=self._driver.timeout,
             transfers=Capability.UPLOAD_DOWNLOAD in self.capabilities,
+            clock=self._clock,
         )
 
     async def run(
@@ -108,6 +112,7 @@ class Sandbox:
             operation=self._recorder.operation("exec", argv=request.argv),
             give_up=self._let_go,
             redact=self._redact,
+            clock=self._clock,
         )
         return await self._collect(process, data, limit)
 
@@ -141,6 +146,7 @@ class Sandbox:
             operation=self._recorder.operation("run_code", code=request.code),
             give_up=self._let_go,
             redact=self._redact,
+            clock=self._clock,
         )
         return await self._collect(process, None, limit)
 
@@ -163,6 +169,7 @@ class Sandbox:
             operation=self._recorder.operation("stream", argv=request.argv),
             give_up=self._let_go,
             redact=self._redact,
+            clock=self._clock,
         )
 
     async def kill(self) -> None:
@@ -285,7 +292,7 @@ class Sandbox:
         """Remove the sandbox, shielded and bounded; warn when that could not be finished."""
         if self._removed:
             return
-        if await within_grace(self._driver.remove):
+        if await within_grace(self._driver.remove, self._clock):
             self._gone = self._removed = True
         else:
             warn_orphaned(self._backend, self.id, self._driver.metadata)

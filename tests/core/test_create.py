@@ -19,6 +19,7 @@ from sandboxio import (
     IsolationTier,
     NetworkPolicy,
     OrphanedSandboxWarning,
+    Resources,
     UnverifiedIsolationWarning,
 )
 from sandboxio.core import lifecycle, protocols
@@ -169,7 +170,41 @@ async def test_a_backend_without_network_policy_makes_nothing(
     backend.capabilities = ~Capability.NETWORK_POLICY
     with pytest.raises(CapabilityNotSupported, match="not even deny"):
         await backend.create()
-    assert driver.log == []
+    assert driver.created == []
+
+
+async def test_no_policy_needs_nobody_to_enforce_it(
+    driver: DoubleDriver, backend: DriverBackend
+) -> None:
+    """A backend without network policy serves who asks, in words, for an open network."""
+    backend.capabilities = ~Capability.NETWORK_POLICY
+    await backend.create(network=NetworkPolicy(egress="allow"))
+    assert len(driver.created) == 1
+
+
+@pytest.mark.parametrize(
+    ("capability", "options"),
+    [
+        (Capability.EGRESS_ALLOWLIST, {"network": NetworkPolicy(allow=("example.org",))}),
+        (Capability.TUNNELS, {"network": NetworkPolicy(ingress_ports=(8080,))}),
+        (Capability.GPU, {"resources": Resources(gpu="T4")}),
+    ],
+)
+async def test_what_no_sandbox_can_have_is_refused(
+    driver: DoubleDriver, backend: DriverBackend, capability: Capability, options: dict[str, Any]
+) -> None:
+    """An option that needs an undeclared capability is refused, whatever the driver thinks."""
+    backend.capabilities = ~capability
+    with pytest.raises(CapabilityNotSupported, match="does not support"):
+        await backend.create(**options)
+    assert driver.created == []
+
+
+async def test_learning_is_refused(driver: DoubleDriver, backend: DriverBackend) -> None:
+    """Nobody can learn an allowlist yet, and nobody pretends to."""
+    with pytest.raises(CapabilityNotSupported, match="learn"):
+        await backend.create(network=NetworkPolicy(egress="learn"))
+    assert driver.created == []
 
 
 async def test_a_claim_too_weak_makes_nothing(
