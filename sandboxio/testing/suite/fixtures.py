@@ -1,0 +1,148 @@
+"""Fixtures of every area. A subclass has no need to override any of them."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from contextlib import AsyncExitStack, suppress
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+from sandboxio.core.errors import SandboxError
+from sandboxio.core.models import Capability, NetworkPolicy
+from sandboxio.testing.suite._case import CASES, case_of
+from sandboxio.testing.suite.settings import SuiteSettings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from sandboxio.core.models import ExecResult
+    from sandboxio.core.protocols import AsyncSandbox, Backend
+
+ALL_SKIPPED = "sandboxio_area"
+"""Name of the report property by which the plugin finds areas that skipped everything."""
+DEVIATION = "sandboxio_deviation"
+
+
+class Create(Protocol):
+    """Creates a sandbox that is removed when the case ends."""
+
+    async def __call__(self, **options: Any) -> AsyncSandbox: ...
+
+
+class SuiteFixtures(SuiteSettings):
+    """What the cases of an area stand on."""
+
+    pytestmark = pytest.mark.anyio
+
+    @pytest.fixture(params=["asyncio", "trio"])
+    def anyio_backend(self, request: pytest.FixtureRequest) -> str:
+        """Run each case on both event loops."""
+        name = str(request.param)
+        if name not in self.loops:
+            pytest.skip(f"{type(self).__name__} leaves {name} out of `loops`")
+        if find_spec(name) is None:
+            pytest.skip(f"{name} is not installed")
+        return name
+
+    @pytest.fixture(name="backend", autouse=True)
+    def contract_backend(self, request: pytest.FixtureRequest) -> Backend:
+        """The backend under test; the case's deviation, if it is one, is applied here."""
+        found = case_of(request.function)
+        if found is not None:
+            self._note(request, found.number, found.area)
+        return self.make_backend()
+
+    @pytest.fixture
+    def run_id(self) -> str:
+        """The value of metadata `contract_run` of every sandbox of this case."""
+        return f"contract-{secrets.token_hex(6)}"
+
+    @pytest.fixture
+    def marker(self) -> int:
+        """A number that no other process carries."""
+        return random.randrange(10**6, 10**7)
+
+    @pytest.fixture
+    def options(self, backend: Backend, run_id: str) -> dict[str, Any]:
+        """Arguments with which `backend.create()` makes an ordinary sandbox for this case."""
+        enforced = Capability.NETWORK_POLICY in backend.capabilities
+        return {
+            "template": self.template,
+            "timeout": self.lifetime,
+            "metadata": {"contract_run": run_id},
+            "network": NetworkPolicy() if enforced else NetworkPolicy(egress="allow"),
+        }
+
+    @pytest.fixture
+    async def create(
+        self, request: pytest.FixtureRequest, backend: Backend, options: dict[str, Any]
+    ) -> AsyncIterator[Create]:
+        """Create sandboxes for this case; the first one is asked whether the case applies."""
+        found = case_of(request.function)
+        async with AsyncExitStack() as stack:
+
+            async def create(**changes: Any) -> AsyncSandbox:
+                merged: dict[str, Any] = {**options, **changes}
+                merged["metadata"] = {**(merged["metadata"] or {}), **options["metadata"]}
+                made = await backend.create(**merged)
+                stack.push_async_callback(_discard, made)
+                unfit = None if found is None else found.unfit(made.capabilities)
+                if unfit is not None:
+                    pytest.skip(unfit)
+                return made
+
+            yield create
+
+    @pytest.fixture
+    async def sandbox(self, create: Create) -> AsyncSandbox:
+        """A fresh sandbox of the backend's defaults."""
+        return await create()
+
+    async def sh(self, sandbox: AsyncSandbox, script: str, **options: Any) -> str:
+        """Run a shell script that must succeed, and return what it wrote."""
+        done: ExecResult = await sandbox.run(script, **options)
+        assert done.exit_code == 0, f"{script!r} failed: {done}"
+        return done.stdout
+
+    async def eventually(
+        self, check: Callable[[], Awaitable[object]], *, within: float = 15.0
+    ) -> None:
+        """Wait until the check gives something true, for `within` seconds of the suite's clock."""
+        until = self.clock.time() + within
+        while not await check():
+            if self.clock.time() > until:
+                pytest.fail(f"this did not come true within {within:g} s: {check}")
+            await self.clock.sleep(0.1)
+
+    async def until_alive(self, sandbox: AsyncSandbox, marker: int, count: int = 1) -> None:
+        """Wait until that many processes carry the marker."""
+
+        async def there() -> bool:
+            return await self.alive(sandbox, marker) >= count
+
+        await self.eventually(there)
+
+    async def until_dead(self, sandbox: AsyncSandbox, marker: int) -> None:
+        """Wait until no process carries the marker."""
+
+        async def gone() -> bool:
+            return await self.alive(sandbox, marker) == 0
+
+        await self.eventually(gone)
+
+    def _note(self, request: pytest.FixtureRequest, number: str, area: str) -> None:
+        suite = request.node.nodeid.rpartition("::")[0]
+        size = sum(known.area == area for known in CASES.values())
+        request.node.user_properties.append((ALL_SKIPPED, (suite, area, number, size)))
+        reason = self.deviations.get(number)
+        if reason is not None:
+            request.node.user_properties.append((DEVIATION, (suite, number, reason)))
+            request.applymarker(pytest.mark.xfail(reason=f"{number}: {reason}", strict=True))
+
+
+async def _discard(sandbox: AsyncSandbox) -> None:
+    with suppress(SandboxError):
+        await sandbox.kill()
