@@ -9,7 +9,12 @@ Example:
 
 import pytest
 
-pytest.register_assert_rewrite("sandboxio.testing.suite")
+AREAS = ("run",)
+"""The areas, each a module of this package; assertions in them explain themselves."""
+
+pytest.register_assert_rewrite(
+    *(f"{__name__}.{module}" for module in (*AREAS, "fixtures", "settings"))
+)
 
 from sandboxio.testing.suite.run import RunSuite  # noqa: E402  # after the line above
 
