@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, TypeVar
 
-from sandboxio.core import requests
+from sandboxio.core import offline, requests
 from sandboxio.core.clock import LOOP
 from sandboxio.core.config import DEFAULT_NETWORK, DEFAULT_RESOURCES
 from sandboxio.core.errors import (
@@ -50,6 +50,9 @@ class DriverBackend:
     and durations are measured with.
     """
 
+    reaches_out = True
+    """False for a double, which makes nothing outside of its process."""
+
     def __init__(
         self,
         driver: Driver,
@@ -89,6 +92,7 @@ class DriverBackend:
             metadata=metadata,
             user=user,
         )
+        offline.check(self, self.name)
         teardown_grace()  # a bad value is refused now, when nothing can leak
         self._driver.refuse(request)
         _refuse_undeclared(self.name, self.capabilities, request)
@@ -106,6 +110,7 @@ class DriverBackend:
 
     async def connect(self, sandbox_id: str) -> Sandbox:
         requests.text("sandbox_id", sandbox_id)
+        offline.check(self, self.name)
         redactor = Redactor()
         with self._recorder(sandbox_id, {}, redactor).operation("connect"):
             sandbox = await self._bounded(lambda: self._driver.connect(sandbox_id))
@@ -115,10 +120,12 @@ class DriverBackend:
         self, *, labels: Mapping[str, str] | None = None
     ) -> list[ManagedSandbox]:
         wanted = requests.labels(labels)
+        offline.check(self, self.name)
         return await self._bounded(lambda: self._driver.list_managed(wanted))
 
     async def kill_managed(self, sandbox_id: str) -> bool:
         requests.text("sandbox_id", sandbox_id)
+        offline.check(self, self.name)
         with self._recorder(sandbox_id, {}, Redactor()).operation("kill"):
             return await self._bounded(lambda: self._driver.remove_managed(sandbox_id))
 

@@ -7,6 +7,7 @@ package; only an explicit `register()` replaces one. A load that failed is tried
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -20,14 +21,17 @@ from sandboxio.core.errors import (
 from sandboxio.core.requests import text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator, Mapping
     from importlib.metadata import EntryPoint
 
     from sandboxio.core.protocols import Backend
 
 ENTRY_POINT_GROUP = "sandboxio.backends"
-BUILT_IN = {"docker": "sandboxio.adapters.docker:DockerBackend"}
-PLANNED = ("bwrap", "e2b", "fake", "gvisor", "k8s", "local", "modal", "vm")
+BUILT_IN = {
+    "docker": "sandboxio.adapters.docker:DockerBackend",
+    "fake": "sandboxio.testing.fake:FakeBackend",
+}
+PLANNED = ("bwrap", "e2b", "gvisor", "k8s", "local", "modal", "vm")
 
 
 class BackendFactory(Protocol):
@@ -78,6 +82,25 @@ def unregister(name: str) -> None:
     with _lock:
         _registered.pop(name, None)
         _instances.pop(name, None)
+
+
+@contextmanager
+def replaced(factories: Mapping[str, str | Callable[[], Backend]]) -> Generator[None]:
+    """Let names resolve to other backends while the block lasts, then to what they did before."""
+    with _lock:
+        before = {name: (_registered.get(name), _instances.get(name)) for name in factories}
+    try:
+        for name, factory in factories.items():
+            register(name, factory)
+        yield
+    finally:
+        with _lock:
+            for name, (old, instance) in before.items():
+                unregister(name)
+                if old is not None:
+                    _registered[name] = old
+                if instance is not None:
+                    _instances[name] = instance
 
 
 def resolve(name: str) -> Backend:

@@ -84,6 +84,8 @@ class ExecRequest:
     cwd: str | None = None
     user: str | None = None
     stdin: bool = False
+    max_output_bytes: int | None = None
+    """What the caller keeps of each stream; `None` where all of it is read as it comes."""
 
     @classmethod
     def build(
@@ -95,6 +97,7 @@ class ExecRequest:
         cwd: str | None,
         user: str | None,
         stdin: bool,
+        max_output_bytes: int | None = None,
     ) -> ExecRequest:
         return cls(
             cmd=_command(cmd),
@@ -103,6 +106,7 @@ class ExecRequest:
             cwd=None if cwd is None else path("cwd", cwd),
             user=_user(user),
             stdin=stdin,
+            max_output_bytes=max_output_bytes,
         )
 
     @property
@@ -121,6 +125,7 @@ class CodeRequest:
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     cwd: str | None = None
     context_id: str | None = None
+    max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES
 
     @classmethod
     def build(
@@ -132,6 +137,7 @@ class CodeRequest:
         timeout: float,
         env: Mapping[str, str],
         cwd: str | None,
+        max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES,
     ) -> CodeRequest:
         return cls(
             code=text("code", code, empty=True),
@@ -140,6 +146,7 @@ class CodeRequest:
             env=env,
             cwd=None if cwd is None else path("cwd", cwd),
             context_id=None if context_id is None else text("context_id", context_id),
+            max_output_bytes=max_output_bytes,
         )
 
 

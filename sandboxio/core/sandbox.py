@@ -103,8 +103,10 @@ class Sandbox:
         max_output_bytes: int | None = None,
     ) -> ExecResult:
         data = requests.input_bytes(stdin)
-        request = self._exec_request(cmd, timeout, env, cwd, user, stdin=data is not None)
         limit = requests.output_limit(max_output_bytes)
+        request = self._exec_request(
+            cmd, timeout, env, cwd, user, stdin=data is not None, limit=limit
+        )
         process = SandboxProcess(
             lambda: self._driver.start(request),
             timeout=request.timeout,
@@ -137,8 +139,8 @@ class Sandbox:
             timeout=requests.call_timeout(timeout, self._driver.timeout),
             env=self._environment(env),
             cwd=cwd,
+            max_output_bytes=requests.output_limit(max_output_bytes),
         )
-        limit = requests.output_limit(max_output_bytes)
         process = SandboxProcess(
             lambda: self._driver.start_code(request),
             timeout=request.timeout,
@@ -148,7 +150,7 @@ class Sandbox:
             redact=self._redact,
             clock=self._clock,
         )
-        return await self._collect(process, None, limit)
+        return await self._collect(process, None, request.max_output_bytes)
 
     def stream(
         self,
@@ -203,6 +205,7 @@ class Sandbox:
         user: str | None,
         *,
         stdin: bool,
+        limit: int | None = None,
     ) -> requests.ExecRequest:
         self._require(Capability.RUN_COMMAND)
         if stdin:
@@ -214,6 +217,7 @@ class Sandbox:
             cwd=cwd,
             user=user,
             stdin=stdin,
+            max_output_bytes=limit,
         )
 
     def _environment(self, env: Mapping[str, str] | None) -> dict[str, str]:

@@ -48,6 +48,7 @@ _limiters: RunVar[dict[Lane, anyio.CapacityLimiter]] = RunVar("sandboxio_threads
 
 
 _unfinished: set[_Job[Any]] = set()
+_awaited: set[_Job[Any]] = set()
 
 
 async def run(
@@ -67,10 +68,19 @@ async def run(
     left = anyio.current_effective_deadline() - anyio.current_time()
     seconds = min(left, 86_400.0) if left != float("inf") else UNBOUNDED_CALL
     job = _Job(call, late, max(seconds, at_least, 0.1))
-    async with _limiter(lane):
-        if lane == "teardown":
-            _outlive(job)
-        return await job.result()
+    _awaited.add(job)
+    try:
+        async with _limiter(lane):
+            if lane == "teardown":
+                _outlive(job)
+            return await job.result()
+    finally:
+        _awaited.discard(job)
+
+
+def awaited() -> bool:
+    """Whether some task, on whichever loop, waits for a thread: time that is no idle time."""
+    return bool(_awaited)
 
 
 class _Job(Generic[T]):
