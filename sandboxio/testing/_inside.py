@@ -13,12 +13,12 @@ from sandboxio.testing import _image
 from sandboxio.testing._channel import Channel, OutputFd, ScriptedChannel, VirtualChannel
 from sandboxio.testing._code import python
 from sandboxio.testing._fds import NullFd
-from sandboxio.testing._files import FakeFiles
 from sandboxio.testing._fs import FileSystem
 from sandboxio.testing._kernel import Kernel
 from sandboxio.testing._launch import DEFAULT_PATH, PROGRAMS, CannotRun, execute
 from sandboxio.testing._network import Network
 from sandboxio.testing._nodes import ROOT, Directory, Who
+from sandboxio.testing._recorded import RecordedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -150,6 +150,9 @@ class Inside:
         await self._driver.before_removal()
         self.end("removed", "It was removed.")
 
+    def note(self, op: str, *, path: str) -> Call:
+        return self._driver.note(op, self, path=path)
+
     async def begin(self) -> None:
         """What every call goes through first: latency, faults, and whether it still exists."""
         if self._lifetime is None:
@@ -257,10 +260,6 @@ class Inside:
                 hint='Give a number, as in user="1000:1000".',
             )
         return Who(uid, gid)
-
-
-class RecordedFiles(FakeFiles):
-    """The files of a fake sandbox; every operation is noted."""
 
 
 def _program(argv: Sequence[str]) -> Callable[[Process], Coroutine[Any, Any, int]]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sandboxio.core.models import ExecResult, OutputChunk
     from sandboxio.core.record import OperationRecord
     from sandboxio.core.sandbox import Sandbox
+    from sandboxio.testing._inside import Inside
     from sandboxio.testing._network import EgressAttempt
     from sandboxio.testing._rules import Rule
 
@@ -97,6 +98,11 @@ class FakeBackend(DriverBackend):
     def calls(self) -> list[Call]:
         """Every call that reached the fake, oldest first."""
         return self._fake.calls
+
+    @property
+    def sandboxes(self) -> list[Inside]:
+        """Every sandbox that has not been removed: its `fs`, its `kernel`, its `state`."""
+        return [one for one in self._fake.sandboxes.values() if one.state != "removed"]
 
     @property
     def egress(self) -> list[EgressAttempt]:
@@ -266,7 +272,7 @@ class FakeBackend(DriverBackend):
     def assert_nothing_left(self) -> None:
         """Fail if a sandbox that somebody created has not been removed."""
         own = None if self._sandbox is None else self._sandbox.id
-        left = [s for s in self._fake.sandboxes.values() if s.state != "removed" and s.id != own]
+        left = [one for one in self.sandboxes if one.id != own]
         if left:
             shown = ", ".join(f"{one.id} ({one.state})" for one in left)
             raise AssertionError(f"Sandboxes were created and not removed: {shown}")

@@ -65,19 +65,21 @@ def case(
     needs: Capability = NOTHING,
     lacks: Capability = NOTHING,
     patience: float = PATIENCE,
+    area: str | None = None,
 ) -> Callable[[Callable[Concatenate[S, P], R]], Callable[Concatenate[S, P], R]]:
     """Number a test of the suite; its docstring is the claim.
 
     `needs` are capabilities without which it is skipped, `lacks` one with which it is. An async
-    case that is not over after `patience` seconds fails.
+    case that is not over after `patience` seconds fails. `area` is where it belongs, unless that
+    is the module it stands in.
     """
 
     def decorate(test: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
         if number in CASES:
             raise ValueError(f"{number} exists already")
-        area = test.__module__.rpartition(".")[2]
+        where = area or test.__module__.rpartition(".")[2]
         claim = " ".join(inspect.cleandoc(test.__doc__ or "").split())
-        CASES[number] = Case(number, area, claim, needs, lacks)
+        CASES[number] = Case(number, where, claim, needs, lacks)
         guarded: Any = _guarded(test, number, patience)
         guarded.case = CASES[number]
         return guarded  # type: ignore[no-any-return]

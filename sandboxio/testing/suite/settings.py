@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NoReturn, Protocol
 
 import pytest
@@ -17,6 +18,20 @@ if TYPE_CHECKING:
 
     from sandboxio.core.clock import Clock
     from sandboxio.core.protocols import AsyncSandbox, Backend
+
+
+UNLIMITED = 2**62
+"""What a cap reads as where there is none, or more: the kernel's own figures vary."""
+
+
+@dataclass(frozen=True)
+class Caps:
+    """What the kernel holds a sandbox to; `None` where that cannot be read."""
+
+    memory_bytes: int | None = None
+    memory_and_swap_bytes: int | None = None
+    cpus: float | None = None
+    processes: int | None = None
 
 
 class Canary(Protocol):
@@ -97,6 +112,14 @@ class SuiteSettings(HasClock):
             "exit 99"
         )
 
+    async def caps(self, sandbox: AsyncSandbox) -> Caps:
+        """Read the caps of the sandbox inside it, from the cgroup files of either version."""
+        script = "cd /sys/fs/cgroup; for f in %s; do [ -r $f ] && echo $f $(cat $f); done; exit 0"
+        found = await sandbox.run(script % " ".join(_CGROUP_FILES))
+        assert found.exit_code == 0, f"the probe that reads the caps failed: {found}"
+        lines = (line.split(maxsplit=1) for line in found.stdout.splitlines())
+        return _caps({name: text for name, text in lines})
+
     def canary(self) -> AbstractContextManager[Canary]:
         """Listen at every address of this host."""
         return _listening()
@@ -127,8 +150,41 @@ class SuiteSettings(HasClock):
         """Let every removal hang while the block lasts."""
         self._missing("hanging_removal")
 
+    def require(self, *probes: str) -> None:
+        """Skip unless the probes are there: for cases that use them inside a task group."""
+        for probe in probes:
+            if getattr(type(self), probe) is getattr(SuiteSettings, probe):
+                self._missing(probe)
+
     def _missing(self, probe: str) -> NoReturn:
         pytest.skip(f"{type(self).__name__} has no probe {probe}()")
+
+
+_CGROUP_FILES = (
+    *("memory.max", "memory.swap.max", "cpu.max", "pids.max"),
+    *("memory/memory.limit_in_bytes", "memory/memory.memsw.limit_in_bytes", "pids/pids.max"),
+    *("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"),
+)
+
+
+def _caps(files: Mapping[str, str]) -> Caps:
+    def number(*names: str) -> int | None:
+        text = next((files[name] for name in names if name in files), None)
+        return UNLIMITED if text == "max" else None if text is None else int(text)
+
+    memory = number("memory.max", "memory/memory.limit_in_bytes")
+    both, swap = number("memory/memory.memsw.limit_in_bytes"), number("memory.swap.max")
+    if memory is not None and swap is not None:
+        both = memory + swap
+    return Caps(memory, both, _cpus(files), number("pids.max", "pids/pids.max"))
+
+
+def _cpus(files: Mapping[str, str]) -> float | None:
+    old = (files.get("cpu/cpu.cfs_quota_us"), files.get("cpu/cpu.cfs_period_us"))
+    quota, period = files["cpu.max"].split() if "cpu.max" in files else old
+    if quota is None or period is None:
+        return None
+    return UNLIMITED if quota in ("max", "-1") else int(quota) / int(period)
 
 
 class _Listener:
@@ -149,6 +205,7 @@ class _Listener:
         return [(str(ip), self._port) for ip in sorted(found, key=str) if ":" not in str(ip)]
 
     def close(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)  # closing alone would leave the thread in accept()
         self._server.close()
 
     def _accept(self) -> None:
