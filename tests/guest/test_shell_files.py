@@ -540,6 +540,17 @@ async def test_what_cannot_be_removed(
         await files.remove(path, recursive=recursive)
 
 
+@pytest.mark.parametrize("recursive", [False, True])
+async def test_a_slash_does_not_lead_a_removal_through_a_link(
+    files: ShellFiles, scenery: None, place: Path, recursive: bool
+) -> None:
+    """`link/` names what the link leads to; its content is not removed in the link's name."""
+    before = sorted(path.name for path in (place / "link-to-directory").iterdir())
+    with pytest.raises(FileSystemError):
+        await files.remove("link-to-directory//", recursive=recursive)
+    assert sorted(path.name for path in (place / "link-to-directory").iterdir()) == before != []
+
+
 async def test_removing_links_leaves_their_targets(
     files: ShellFiles, scenery: None, place: Path
 ) -> None:
