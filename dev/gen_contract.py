@@ -25,7 +25,7 @@ What every backend promises, case by case.
 Each heading is a test of `sandboxio.testing.suite`, and its number never changes its meaning.
 A case runs where the sandbox declares what the case needs; it is skipped, visibly, elsewhere.
 
-[How to write an adapter](../how-to/write-an-adapter.md) shows how to run the cases on a backend of your own.
+[How to write an adapter](../how-to/write-an-adapter.md) runs them on a backend of your own.
 
 {count} cases in {areas} areas: {links}.
 """
