@@ -9,7 +9,7 @@ import anyio.lowlevel
 
 from sandboxio.core.errors import ConfigurationError, NotADirectory, PathNotFound, SandboxGone
 from sandboxio.guest import code as guest_code
-from sandboxio.testing import _image
+from sandboxio.testing import _image, _programs, _shell
 from sandboxio.testing._channel import Channel, OutputFd, ScriptedChannel, VirtualChannel
 from sandboxio.testing._code import python
 from sandboxio.testing._fds import NullFd
@@ -41,6 +41,7 @@ MEMORY_MB, CPU, PROCESSES = 512, 1.0, 512
 """Caps where the caller names none, as on Docker."""
 INTERPRETERS = frozenset({"python3", "bash"})
 
+_ = (_programs, _shell)  # they enter their programs into the table
 State = Literal["running", "stopped", "removed"]
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import runpy
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +22,12 @@ SHOWS = {
     "timeouts.py": "SBX_E1302",
     "sync.py": "42",
 }
+SUITES: dict[str, list[str]] = {
+    "test_my_tool.py": [],
+    "test_local_adapter.py": ["-n", "8", "-k", "asyncio"],  # one loop: its time is real time
+}
+"""Files of tests, and the options with which they are run here."""
+IMPORTED = {"local_adapter.py"}
 TARGETS: list[list[str]] = [[], ["docker://python:3.12-slim"]]
 
 
@@ -45,11 +54,28 @@ def test_program_runs_on_a_real_engine(
     assert SHOWS[name] in _output(name, [], monkeypatch, capsys)
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", SUITES)
+def test_tests_pass(name: str) -> None:
+    """A file of tests passes, in a run of its own."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SUITES[name]]
+    done = subprocess.run(
+        [*command, f"examples/{name}"],
+        cwd=ROOT,
+        env=ours,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+
+
 def test_every_program_is_run() -> None:
     """No program of the folder is forgotten here or in its README."""
     programs = {path.name for path in ROOT.glob("examples/*.py")}
     readme = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
-    assert programs == set(SHOWS)
+    assert programs == {*SHOWS, *SUITES, *IMPORTED}
     assert [name for name in programs if f"]({name})" not in readme] == []
 
 
