@@ -160,6 +160,8 @@ class Engine:
                 hint="Is it a Docker engine that listens there? Run: sandboxio doctor",
                 outcome="unknown",
             ) from exc
+        except Exception as exc:
+            raise failure(phase, None, f"{type(exc).__name__}: {exc}") from exc
 
     def _unreachable(self, exc: BaseException) -> ConnectError:
         denied = "permission denied" in str(exc).lower()

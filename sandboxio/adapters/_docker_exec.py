@@ -17,7 +17,7 @@ from sandboxio.adapters._docker_failure import failure
 from sandboxio.adapters._docker_outside import look
 from sandboxio.adapters._docker_stream import CLOSED, READ_BYTES, ByteStream, FrameDecoder
 from sandboxio.core.driver import ExitStatus, KillReport
-from sandboxio.core.errors import ConnectError, LinkLost, PathNotFound, SandboxError, SandboxGone
+from sandboxio.core.errors import ConnectError, LinkLost, NotADirectory, PathNotFound, SandboxError, SandboxGone
 from sandboxio.core.lifecycle import undone, within_grace
 
 if TYPE_CHECKING:
@@ -312,9 +312,13 @@ class _Linger:
 
 def _not_started(words: bytes) -> SandboxError:
     text = words.decode("utf-8", "replace")
+    if "chdir to cwd" in text and "not a directory" in text:
+        return NotADirectory(
+            "The working directory of the call is no directory.", outcome="not_started"
+        )
     if "chdir to cwd" in text:
         return PathNotFound(
-            "The working directory of the call is not in the sandbox, or is no directory.",
+            "The working directory of the call is not in the sandbox.",
             hint="Make it with sb.files.mkdir(..., parents=True), or pass another cwd=.",
             outcome="not_started",
         )

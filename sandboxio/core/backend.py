@@ -189,7 +189,7 @@ def _refuse_undeclared(name: str, declared: Capability, request: requests.Create
     network = request.network
     if Capability.NETWORK_POLICY not in declared and network != UNRESTRICTED:
         raise CapabilityNotSupported(
-            f"The {name} backend cannot enforce any network policy, not even deny.",
+            f"The {name} backend declares no NETWORK_POLICY: it cannot enforce any, not even deny.",
             hint='To run without one, say so: network=NetworkPolicy(egress="allow").',
         )
     if network.egress == "learn":
@@ -201,7 +201,9 @@ def _refuse_undeclared(name: str, declared: Capability, request: requests.Create
     }
     for capability, (asked, what) in wanted.items():
         if asked and capability not in declared:
-            raise CapabilityNotSupported(f"The {name} backend does not support {what}.")
+            raise CapabilityNotSupported(
+                f"The {name} backend does not support {what}: it declares no {capability.name}."
+            )
 
 
 def _keep_secrets_out_of_labels(request: requests.CreateRequest, redactor: Redactor) -> None:

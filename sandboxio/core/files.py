@@ -187,7 +187,10 @@ class _Bounded:
 @asynccontextmanager
 async def _new_file(local: Path, mode: int) -> AsyncGenerator[IO[bytes]]:
     """Yield a file that appears at `local`, whole, when the block succeeds, and never otherwise."""
-    target = await threads.run(lambda: _open_target(local))
+    late: list[IO[bytes]] = []
+    target = await threads.run(
+        lambda: _kept(_open_target(local), late), late=lambda: _discard_all(late)
+    )
     try:
         with target:
             yield target
@@ -237,6 +240,18 @@ def _publish(part: Path, local: Path, mode: int) -> None:
         raise ConfigurationError(
             f"local {str(local)!r} cannot be written on this host: {exc.strerror}."
         ) from exc
+
+
+def _kept(file: IO[bytes], kept: list[IO[bytes]]) -> IO[bytes]:
+    kept.append(file)
+    return file
+
+
+def _discard_all(files: list[IO[bytes]]) -> None:
+    """Dispose of a file whose operation was cancelled before it knew of it."""
+    for file in files:
+        file.close()
+        _discard(Path(file.name))
 
 
 def _discard(part: Path) -> None:

@@ -138,6 +138,8 @@ class SandboxProcess:
                 "stdin of this process is at end of file.",
                 hint="Pass stdin=True to sb.stream().",
             )
+        if not isinstance(data, bytes | str):
+            raise ConfigurationError(f"data must be bytes or text, not {type(data).__name__}.")
         payload = input_bytes(data) or b""
 
         async def send() -> None:

@@ -52,7 +52,7 @@ class Sandbox:
     ) -> None:
         self._driver = driver
         self._backend = backend
-        self._env = dict(env)
+        self._variables = dict(env).items  # a method shows no values to vars() or repr()
         self._recorder = recorder
         self._redactor = redactor
         self._clock = clock
@@ -221,7 +221,7 @@ class Sandbox:
         )
 
     def _environment(self, env: Mapping[str, str] | None) -> dict[str, str]:
-        return {**self._env, **requests.environment("env", env)}
+        return {**dict(self._variables()), **requests.environment("env", env)}
 
     async def _collect(self, process: SandboxProcess, data: bytes | None, limit: int) -> ExecResult:
         capture = OutputCapture(limit)

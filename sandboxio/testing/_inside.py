@@ -69,6 +69,7 @@ class Inside:
         )
         network = Network(sandbox_id, request.network, driver.attempts.append)
         self.kernel = Kernel(self.clock, self.fs, network, limit=PROCESSES)
+        self.kernel.memory = self.memory_mb * 1024 * 1024
         _image.build(
             self.fs,
             self.kernel,
@@ -233,6 +234,10 @@ class Inside:
         try:
             node = self.fs.resolve(cwd or ".", cwd=WORK, who=who)
             folder = self.fs.realpath(cwd or ".", cwd=WORK, who=who)
+        except NotADirectoryError as exc:
+            raise NotADirectory(
+                f"cwd {cwd!r} is not a directory.", outcome="not_started"
+            ) from exc
         except OSError as exc:
             raise PathNotFound(
                 f"cwd {cwd!r}: {exc.strerror}.",

@@ -187,6 +187,8 @@ class Kernel:
         self, clock: FakeClock, fs: FileSystem, network: Network, *, limit: int = 512
     ) -> None:
         self.clock = clock
+        self.memory = 64 * 1024 * 1024
+        """Bytes that a program may hold before it is killed for them."""
         self.limit = limit
         """Most processes there may be at once."""
         self.fs = fs

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from sandboxio.testing._nodes import Link, Special, VirtualDirectory, VirtualFile, encoded
+from sandboxio.testing._nodes import Link, Node, Special, VirtualDirectory, VirtualFile, encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from sandboxio.testing._kernel import Kernel, Process
-    from sandboxio.testing._nodes import Node
 
 FIRST = ("sleep", "infinity")
 """What the first process of every sandbox runs; it is root's and no virtual process."""
@@ -39,16 +39,36 @@ def proc(kernel: Kernel, *, memory: int) -> VirtualDirectory:
         "uptime": _file(lambda: f"{kernel.clock.time():.2f} 0.00\n"),
     }
 
-    def content() -> Mapping[str, Node]:
-        found = dict(static)
-        for process in kernel.processes.values():
-            found[str(process.pid)] = _process(process)
-        current = _current(kernel)
-        if current is not None:
-            found["self"] = Link(target=str(current.pid))
-        return found
+    return VirtualDirectory(content=lambda: _Listing(kernel, static))
 
-    return VirtualDirectory(content=content)
+
+class _Listing(Mapping[str, Node]):
+    """`/proc` as it is now; the entry of a process is made when somebody looks at it."""
+
+    def __init__(self, kernel: Kernel, static: Mapping[str, Node]) -> None:
+        self._kernel = kernel
+        self._static = static
+
+    def __getitem__(self, name: str) -> Node:
+        if name == "self":
+            current = _current(self._kernel)
+            if current is None:
+                raise KeyError(name)
+            return Link(target=str(current.pid))
+        if name in self._static:
+            return self._static[name]
+        if not name.isdecimal() or int(name) not in self._kernel.processes:
+            raise KeyError(name)
+        return _process(self._kernel.processes[int(name)])
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._static
+        yield from map(str, self._kernel.processes)
+        if _current(self._kernel) is not None:
+            yield "self"
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def _current(kernel: Kernel) -> Process | None:

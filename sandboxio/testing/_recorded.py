@@ -30,6 +30,7 @@ class RecordedFiles:
         sink: Callable[[bytes], Awaitable[None]],
     ) -> None:
         async def alive(piece: bytes) -> None:
+            self._inside.clock.touch()
             await sink(piece)
             self._inside.require_alive()
 
@@ -41,13 +42,18 @@ class RecordedFiles:
     ) -> None:
         call = await self._begin("write", path)
 
+        pieces: list[bytes] = []
+
         async def noted() -> AsyncGenerator[bytes]:
             async for piece in source:
-                call.data = (call.data or b"") + piece
+                self._inside.clock.touch()
+                pieces.append(piece)
                 yield piece
 
-        call.data = b""
-        await self._files.write(path, noted(), size=size, mode=mode)
+        try:
+            await self._files.write(path, noted(), size=size, mode=mode)
+        finally:
+            call.data = b"".join(pieces)
 
     async def stat(self, path: str, *, follow: bool) -> FileInfo:
         await self._begin("stat", path)

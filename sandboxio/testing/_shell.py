@@ -34,7 +34,8 @@ async def sh(process: Process, args: Sequence[str]) -> int:
         BackendNotInstalled: tree-sitter is missing.
     """
     state = _state(process)
-    shell = Shell(process, state)
+    ignored = frozenset(number for number, how in process.traps.items() if how == "")
+    shell = Shell(process, state, ignored=ignored)
     try:
         text = await _script(process, state, list(args))
     except ShellError as exc:

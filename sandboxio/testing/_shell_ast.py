@@ -94,11 +94,10 @@ class Background:
 
 @dataclass(frozen=True)
 class AndOr:
-    """`left && right` or `left || right`."""
+    """Commands between which `&&` or `||` stand."""
 
-    left: Command
-    operator: str
-    right: Command
+    first: Command
+    rest: tuple[tuple[str, Command], ...]
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from sandboxio.testing._launch import find
+from sandboxio.testing._launch import PROGRAMS, find
 from sandboxio.testing._nodes import Directory
 from sandboxio.testing._shell_grammar import CLOSERS, OPENERS
 from sandboxio.testing._shell_state import OPTIONS, Leave, Loop, Return, ShellError
@@ -19,7 +20,7 @@ BUILTINS: dict[str, Builtin] = {}
 SPECIAL = frozenset(
     {
         *(":", ".", "break", "continue", "eval", "exec", "exit", "export"),
-        *("readonly", "return", "set", "shift", "trap", "unset"),
+        *("readonly", "return", "set", "shift", "trap", "unset", "local"),
     }
 )
 """Those whose errors end the shell, and whose assignments stay."""
@@ -30,6 +31,8 @@ _LACKING_OF_BASH = frozenset(
         *("builtin", "enable", "disown", "suspend", "history", "bind", "compgen", "complete"),
     }
 )
+ONLY_BASH = frozenset({"source", "echo"})
+"""Builtins that dash lacks, or has in another way."""
 DEEPEST = 40
 """Most functions, `eval`s and `.`s inside each other; each takes Python's stack."""
 IN_PROCESS = frozenset({"echo", "printf", "test", "[", "true", "false", "kill"})
@@ -217,8 +220,10 @@ async def _cd(shell: Shell, args: list[str]) -> int:
     except OSError:
         found = False
     if not found:
-        await shell.complain(f"cd: can't cd to {target}")
-        return 1 if shell.state.bash else 2
+        bash = shell.state.bash
+        why = f"{target}: No such file or directory" if bash else f"can't cd to {target}"
+        await shell.complain(f"cd: {why}")
+        return 1 if bash else 2
     shell.assign("OLDPWD", process.cwd)
     process.cwd = path
     shell.assign("PWD", path)
@@ -237,6 +242,19 @@ def logical(folder: str, path: str) -> str:
         elif piece not in ("", "."):
             pieces.append(piece)
     return "/" + "/".join(pieces)
+
+
+@builtin("echo")
+async def _echo(shell: Shell, args: list[str]) -> int:
+    """Be bash's `echo`, which needs `-e` for what dash's always does."""
+    words, flags = list(args), ""
+    while words and re.fullmatch(r"-[neE]+", words[0]):
+        flags += words.pop(0)[1:]
+    quiet = ["-n"] * ("n" in flags)
+    if flags.rstrip("n").endswith("e"):
+        return await PROGRAMS["echo"](shell.process, [*quiet, *words])
+    await shell.process.out(" ".join(words) + "\n" * (not quiet))
+    return 0
 
 
 @builtin("pwd")
@@ -268,7 +286,9 @@ def _symbolic(umask: int) -> str:
     shown: list[str] = []
     for who, shift in (("u", 6), ("g", 3), ("o", 0)):
         bits = ~umask >> shift
-        shown.append(f"{who}=" + "".join(r * (bits >> at & 1) for at, r in ((2, "r"), (1, "w"), (0, "x"))))
+        shown.append(
+            f"{who}=" + "".join(r * (bits >> at & 1) for at, r in ((2, "r"), (1, "w"), (0, "x")))
+        )
     return ",".join(shown)
 
 

@@ -44,6 +44,8 @@ class Grammar:
         self._open: list[str] = []
         self._last = ""
         self._about = ""
+        self._body = False
+        """Right behind `name()`."""
 
     @property
     def owns_paren(self) -> bool:
@@ -67,6 +69,7 @@ class Grammar:
         else:
             self._operator(token)
         self._last = token.text if token.kind != "word" else "word"
+        self._body = self._last == ")" and token.role == "function"
 
     def finish(self, found: str, line: int) -> None:
         """Raise unless the script may end here, where something else was `found`."""
@@ -105,6 +108,8 @@ class Grammar:
             token.separate = self._place == "closed"
         elif self._place == "closed":
             raise unexpected("word", token.line)
+        if text == "in":
+            raise unexpected("in", token.line)
         if text == "esac":
             self._close_case(token)
         elif text in ("for", "case"):
@@ -116,7 +121,13 @@ class Grammar:
             token.kind = "keyword"
             self._place = "closed" if text in ENDS else "command"
         else:
+            self._refuse_body(token)
             self._place = "words"
+
+    def _refuse_body(self, token: Token) -> None:
+        if self._body:
+            text = "Syntax error: this shell wants { } around the body of a function"
+            raise SyntaxRefused(text, token.line)
 
     def _close_case(self, token: Token) -> None:
         if not self._open or self._open.pop() != "case":
@@ -127,12 +138,13 @@ class Grammar:
         if self._place == "closed":
             token.attached = True
         elif self._place in ("command", "words"):
+            self._refuse_body(token)
             self._place = "words"
         else:
             raise unexpected("redirection", token.line)
 
     def _newline(self, token: Token) -> None:
-        if self._place in ("name", "function"):
+        if self._place in ("name", "function") or self._last == "!":
             raise unexpected("newline", token.line)
         if self._place in ("words", "closed", "list"):
             self._place = "command"

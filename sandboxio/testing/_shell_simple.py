@@ -10,11 +10,12 @@ from sandboxio.testing._shell_builtins import (
     BUILTINS,
     DEEPEST,
     IN_PROCESS,
+    ONLY_BASH,
     SPECIAL,
     refuse_lacking,
 )
 from sandboxio.testing._shell_redirect import CannotRedirect
-from sandboxio.testing._shell_state import Leave, Return, ShellError
+from sandboxio.testing._shell_state import CannotFork, Leave, Return, ShellError
 
 if TYPE_CHECKING:
     from sandboxio.testing._kernel import Process
@@ -116,7 +117,7 @@ async def _dispatch(
         return await BUILTINS[name](shell, args)
     if body is not None:
         return await _during(shell, assigned, _Call(shell, body, args))
-    if name in BUILTINS and (name != "source" or shell.state.bash):
+    if name in BUILTINS and (shell.state.bash or name not in ONLY_BASH):
         return await _during(shell, assigned, _Builtin(shell, name, args))
     if name in IN_PROCESS and name in PROGRAMS:
         return await _during(shell, assigned, _Inner(shell, name, args))
@@ -184,6 +185,11 @@ class _Builtin:
         except ShellError as exc:
             await self._shell.complain(exc.text)
             return exc.exit_code
+        except BrokenPipeError:
+            raise
+        except OSError as exc:
+            await self._shell.complain(f"{self._name}: {exc.strerror}")
+            return 1
 
 
 class _Inner:
@@ -265,7 +271,7 @@ async def _external(shell: Shell, words: list[str], env: dict[str, str]) -> int:
     try:
         child = shell.process.kernel.fork(shell.process, main, argv=words)
     except BlockingIOError:
-        raise ShellError("Cannot fork") from None
+        raise CannotFork from None
     return await shell.wait(child)
 
 

@@ -36,6 +36,13 @@ class ShellError(Exception):
         self.exit_code = exit_code
 
 
+class CannotFork(ShellError):
+    """There are too many processes; the shell that wanted another ends."""
+
+    def __init__(self) -> None:
+        super().__init__("Cannot fork")
+
+
 class Leave(Exception):
     """The shell is to end."""
 

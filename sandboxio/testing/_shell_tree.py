@@ -96,23 +96,24 @@ class _Tree:
         return self._sequence(root.children)
 
     def _mask(self) -> None:
-        negate = False
+        negate, at, shown = False, 0, list[str]()
         for index, token in enumerate(self._tokens):
             if token.text == "!" and token.kind == "keyword":
                 negate = True
                 continue
-            if token.separate:
-                self._shown += "; "
             mask = self._mask_of(index, token)
             if not mask:
                 continue
-            start = len(self._shown)
-            self._shown += mask
-            self._starts[start] = index
-            self._ends[len(self._shown.rstrip(" "))] = index
+            if token.separate:
+                mask, at = f"; {mask}", at + 2
+            shown.append(mask)
+            self._starts[at] = index
             if negate:
-                self._negated.add(start)
+                self._negated.add(at)
                 negate = False
+            at += len(mask) - 2 * token.separate
+            self._ends[at - mask.endswith(" ")] = index
+        self._shown = "".join(shown)
 
     def _mask_of(self, index: int, token: Token) -> str:
         if token.role == "name":
@@ -127,7 +128,9 @@ class _Tree:
             return ""
         if token.kind in ("word", "redirect"):
             return "w "
-        return "\n" if token.kind == "newline" else f"{token.text} "
+        if token.kind == "newline":  # shown as such, it would be lost after `a | b | c`
+            return "; " if token.role in ("words", "closed") else ""
+        return f"{token.text} "
 
     def _error(self, root: Node) -> SyntaxRefused:
         """Name the keyword that is too early, or the end where something is still open."""
@@ -158,19 +161,30 @@ class _Tree:
         return commands[0] if len(commands) == 1 else Sequence(tuple(commands))
 
     def _command(self, node: Node) -> Command:
-        if node.type == "list":
-            left, operator, right = node.children
-            return AndOr(self._command(left), operator.type, self._command(right))
-        found = self._pipeline(node) if node.type == "pipeline" else self._element(node)
-        return Not(found) if node.start_byte in self._negated else found
+        """Group what `&&`, `||` and `|` connect: tree-sitter groups `a | b | c && d` wrongly."""
+        first, *rest = self._pipelines(node)
+        if not rest:
+            return first[1]
+        return AndOr(first[1], tuple(rest))
 
-    def _pipeline(self, node: Node) -> Command:
-        commands = [self._element(child) for child in node.children if child.is_named]
-        for index, child in enumerate(node.children[1::2]):
-            if child.type == "|&":
-                line = self._token(child).line
-                commands[index] = Redirected(commands[index], (_BOTH,), line)
-        return Pipeline(tuple(commands))
+    def _pipelines(self, node: Node) -> list[tuple[str, Command]]:
+        """Return the pipelines of a node, each with what stands before it."""
+        found: list[tuple[str, list[tuple[str, Node]]]] = []
+        for operator, element in _chain(node):
+            if operator in ("|", "|&"):
+                found[-1][1].append((operator, element))
+            else:
+                found.append((operator, [("", element)]))
+        return [(operator, self._pipeline(elements)) for operator, elements in found]
+
+    def _pipeline(self, elements: list[tuple[str, Node]]) -> Command:
+        commands = [self._element(element) for _, element in elements]
+        for index, (operator, element) in enumerate(elements):
+            if operator == "|&":
+                line = self._token(element).line
+                commands[index - 1] = Redirected(commands[index - 1], (_BOTH,), line)
+        made = commands[0] if len(commands) == 1 else Pipeline(tuple(commands))
+        return Not(made) if elements[0][1].start_byte in self._negated else made
 
     def _element(self, node: Node) -> Command:
         """Convert what can stand in a pipeline, with the redirections behind it."""
@@ -297,3 +311,22 @@ def _first_error(root: Node) -> Node:
             break
         node = inner
     return node
+
+
+def _chain(node: Node) -> list[tuple[str, Node]]:
+    """Return the commands of nested lists and pipelines, each with the operator before it."""
+    found: list[tuple[str, Node]] = []
+    pending = [("", node)]
+    while pending:
+        before, each = pending.pop()
+        if each.type not in ("list", "pipeline"):
+            found.append((before, each))
+            continue
+        parts: list[tuple[str, Node]] = []
+        for child in each.children:
+            if child.is_named:
+                parts.append((before, child))
+            else:
+                before = child.type
+        pending += reversed(parts)
+    return found

@@ -111,7 +111,7 @@ class Expander:
     def _known(self, part: Parameter, values: list[str] | None) -> list[str]:
         """Return the values of a parameter, or none if it is not set and need not be."""
         if values is None and "nounset" in self._state.options and part.name not in "@*":
-            raise ShellError(f"{part.name}: parameter not set")
+            raise self._unset(part.name)
         return values or []
 
     def _values(self, part: Parameter) -> list[str] | None:
@@ -173,8 +173,13 @@ class Expander:
     def _number(self, name: str) -> str:
         value = self._state.get(name)
         if value is None and "nounset" in self._state.options:
-            raise ShellError(f"{name}: parameter not set")
+            raise self._unset(name)
         return value or ""
+
+    def _unset(self, name: str) -> ShellError:
+        if self._state.bash:
+            return ShellError(f"{name}: unbound variable", 127)
+        return ShellError(f"{name}: parameter not set")
 
     def _home(self, user: str) -> str | None:
         if user:

@@ -64,6 +64,7 @@ class FakeClock:
         self._now = 0.0
         self._order = itertools.count()
         self._loops: dict[Any, _Loop] = {}
+        self._firing: _Loop | None = None
 
     def __repr__(self) -> str:
         return f"<FakeClock at {self._now:g} s>"
@@ -122,7 +123,13 @@ class FakeClock:
         """Move on to a point of time; never back."""
         self._now = max(self._now, at)
 
+    def firing(self, loop: _Loop | None) -> None:
+        """Note whose timer acts now: outside of any task no library can tell the loop."""
+        self._firing = loop
+
     def _here(self) -> _Loop:
+        if self._firing is not None:
+            return self._firing
         token = anyio.lowlevel.current_token().native_token
         if token not in self._loops:
             self._loops = {key: loop for key, loop in self._loops.items() if loop.users}
@@ -166,7 +173,11 @@ class _Loop:
         """Go to the earliest timer and do what it is for."""
         self._clock.reach(self.next_at())
         self.quiet = 0
-        heapq.heappop(self._timers).act()
+        self._clock.firing(self)
+        try:
+            heapq.heappop(self._timers).act()
+        finally:
+            self._clock.firing(None)
 
     def _start(self) -> None:
         if not self._ticking and self.users and self._clock.autojump:

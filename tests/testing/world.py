@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import anyio
 import pytest
 
 from sandboxio.core.models import NetworkPolicy
@@ -98,8 +99,11 @@ class World:
     async def call(self, argv: Sequence[str], *, stdin: bytes = b"") -> Done:
         """Run a program to its end in virtual time."""
         process = self.start(*argv, stdin=stdin)
-        while process.exit_code is None and self.clock.time() < LIMIT:
-            await self.clock.sleep(0.01)
+        if process.exit_code is None:
+            over = anyio.Event()
+            process.on_end = over.set
+            with self.clock.limit(self.clock.time() + LIMIT):
+                await over.wait()
         assert process.exit_code is not None, f"{argv} does not end"
         return Done(process.exit_code, self.out.text, self.err.text)
 

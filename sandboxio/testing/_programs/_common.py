@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 CHUNK = 64 * 1024
 """Most bytes read or written at once."""
-MEMORY = 64 * 1024 * 1024
-"""Most bytes a program may hold before it is killed for them, as by the kernel."""
+MEMORY = 192 * 1024 * 1024
+"""Most bytes a program may hold, whatever the cap of its sandbox: they are the host's."""
 
 _PLAIN = re.compile(r"(?![#~]|[{}]\Z)[^\s!\"$&'()*;<=>?\[\\^`|\x00-\x1f\x7f]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
@@ -112,7 +112,7 @@ async def say(process: Process, message: str) -> None:
 
 async def hold(process: Process, size: int) -> None:
     """Account for what a program keeps in memory; too much of it is the program's end."""
-    if size > MEMORY:
+    if size > min(process.kernel.memory, MEMORY):
         await process.kernel.kill(process, KILL)
 
 
