@@ -14,7 +14,7 @@ INSTALLED := $(VENV)/.installed
 , := ,
 say = @printf '%s\n' "$@: $(1)"
 
-.PHONY: help engine image demo check test test-docker bench wheel clean
+.PHONY: help engine image demo check test test-docker test-contract bench wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,12 +48,19 @@ check: $(INSTALLED) ## lint, formatting and types
 
 test: $(INSTALLED) ## run the tests that need no engine
 	$(call say,running the tests that need no engine)
-	@$(BIN)/python -m pytest -m "not docker" $(ARGS)
+	@$(BIN)/python -m pytest -m "not docker" --ignore=tests/contract $(ARGS)
+	$(call say,running the contract suite on the fakes)
+	@$(BIN)/python -m pytest -m "not docker" -n 2 tests/contract $(ARGS)
 
 test-docker: engine image $(INSTALLED) ## run the tests in real sandboxes; fail when a container is left
 	$(call say,running the tests that need an engine)
 	@SANDBOXIO_REQUIRE_ENGINE=1 SANDBOXIO_TEST_IMAGE="$$(dev/image --print-base)" \
-		dev/no-leftovers $(BIN)/python -m pytest -m docker $(ARGS)
+		dev/no-leftovers $(BIN)/python -m pytest -m docker --ignore=tests/contract $(ARGS)
+
+test-contract: engine image $(INSTALLED) ## run the contract suite in real sandboxes
+	$(call say,running the contract suite on a real engine)
+	@SANDBOXIO_REQUIRE_ENGINE=1 SBX_TEARDOWN_GRACE=20 SANDBOXIO_TEST_IMAGE="$$(dev/image --print-base)" \
+		dev/no-leftovers $(BIN)/python -m pytest -m docker tests/contract $(ARGS)
 
 bench: engine image $(INSTALLED) ## measure start, command and file times
 	$(call say,running the benchmarks)

@@ -21,7 +21,12 @@ FACADE = {"", "_api", "errors", "protocols", "doctor", "audit", "otel"}
 STANDARD = sys.stdlib_module_names | {"__future__"}
 SDKS = {"docker", "requests", "h11", "urllib3", "e2b", "kubernetes", "modal"}
 OURS_ALONE = {"anyio", "typing_extensions"}
-OPTIONAL = {"cli": {"rich"}, "mcp": {"mcp"}, "testing": {"pytest"}, "integrations": set[str]()}
+OPTIONAL = {
+    "cli": {"rich"},
+    "mcp": {"mcp"},
+    "testing": {"pytest", "tree_sitter", "tree_sitter_bash"},
+    "integrations": set[str](),
+}
 
 ALLOWED = {
     "core": {"core"},

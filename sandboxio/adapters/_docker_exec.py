@@ -17,7 +17,14 @@ from sandboxio.adapters._docker_failure import failure
 from sandboxio.adapters._docker_outside import look
 from sandboxio.adapters._docker_stream import CLOSED, READ_BYTES, ByteStream, FrameDecoder
 from sandboxio.core.driver import ExitStatus, KillReport
-from sandboxio.core.errors import ConnectError, LinkLost, NotADirectory, PathNotFound, SandboxError, SandboxGone
+from sandboxio.core.errors import (
+    ConnectError,
+    LinkLost,
+    NotADirectory,
+    PathNotFound,
+    SandboxError,
+    SandboxGone,
+)
 from sandboxio.core.lifecycle import undone, within_grace
 
 if TYPE_CHECKING:

@@ -172,7 +172,7 @@ _REMOVE = (
 [ -e "$p" ] || [ -L "$p" ] || absent
 bare=$p
 while [ "$bare" != "${bare%/}" ]; do bare=${bare%/}; done
-[ "$bare" = "$p" ] || [ ! -L "$bare" ] || fail 70 'a link and a slash; without it the link is removed'
+[ "$bare" = "$p" ] || [ ! -L "$bare" ] || fail 70 'a link, and then a slash'
 if [ "$2" = recursive ]; then said=$(rm -rf "$p" 2>&1) && exit
 elif [ -d "$p" ] && [ ! -L "$p" ]; then said=$(rmdir "$p" 2>&1) && exit
 else said=$(rm -f "$p" 2>&1) && exit; fi

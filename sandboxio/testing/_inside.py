@@ -235,9 +235,7 @@ class Inside:
             node = self.fs.resolve(cwd or ".", cwd=WORK, who=who)
             folder = self.fs.realpath(cwd or ".", cwd=WORK, who=who)
         except NotADirectoryError as exc:
-            raise NotADirectory(
-                f"cwd {cwd!r} is not a directory.", outcome="not_started"
-            ) from exc
+            raise NotADirectory(f"cwd {cwd!r} is not a directory.", outcome="not_started") from exc
         except OSError as exc:
             raise PathNotFound(
                 f"cwd {cwd!r}: {exc.strerror}.",

@@ -93,13 +93,14 @@ def build(
 
 
 def _error(raises: object) -> SandboxError:
-    error = raises() if isinstance(raises, type) and issubclass(raises, SandboxError) else raises
-    if not isinstance(error, SandboxError):
+    if isinstance(raises, type) and issubclass(raises, SandboxError):
+        return raises("Scripted.")
+    if not isinstance(raises, SandboxError):
         raise ConfigurationError(
             "raises must be a SandboxError: no other exception leaves a sandbox.",
             hint='Pass raises=sandboxio.SandboxGone("...").',
         )
-    return error
+    return raises
 
 
 def _answer(

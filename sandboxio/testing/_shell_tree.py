@@ -65,7 +65,8 @@ def _build(tokens: list[Token]) -> Command:
 
 
 @lru_cache(maxsize=1)
-def _parser() -> Parser:
+def parser() -> Parser:
+    """Return the parser of tree-sitter, or raise `BackendNotInstalled`."""
     try:
         import tree_sitter
         import tree_sitter_bash
@@ -90,7 +91,7 @@ class _Tree:
         self._mask()
 
     def convert(self) -> Command:
-        root = _parser().parse(self._shown.encode()).root_node
+        root = parser().parse(self._shown.encode()).root_node
         if root.has_error:
             raise self._error(root)
         return self._sequence(root.children)

@@ -9,7 +9,7 @@ from sandboxio.core.tiers import IsolationTier
 from sandboxio.testing import FakeBackend
 from sandboxio.testing._inside import Inside
 from sandboxio.testing.fake import EVERYTHING
-from sandboxio.testing.suite import BackendContractSuite
+from sandboxio.testing.suite import BackendContractSuite, Canary
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -17,17 +17,18 @@ if TYPE_CHECKING:
     from sandboxio.core.clock import Clock
     from sandboxio.core.models import Capability
     from sandboxio.core.protocols import AsyncSandbox, Backend
-    from sandboxio.testing.suite.settings import Canary
 
 
-class FakeCanary:
+class FakeCanary(Canary):
     """An address that only a virtual connection can reach."""
-
-    addresses: ClassVar[list[tuple[str, int]]] = [("canary.example", 4711), ("192.0.2.7", 4711)]
 
     def __init__(self, fake: FakeBackend) -> None:
         self._fake = fake
         self._before = len(fake.egress)
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        return [("canary.example", 4711), ("192.0.2.7", 4711)]
 
     @property
     def visitors(self) -> list[str]:

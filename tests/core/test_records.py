@@ -22,7 +22,7 @@ from sandboxio import (
     PathNotFound,
 )
 from sandboxio.core.backend import DriverBackend
-from sandboxio.core.clock import LoopClock
+from sandboxio.core.clock import LOOP
 from tests.conftest import SECRET
 from tests.doubles import Play, err, out
 
@@ -186,7 +186,7 @@ async def test_the_duration_is_of_the_monotonic_clock(
     """A wall clock that jumps back is not seen; the loop's own, which deadlines use, is."""
     late = [0.0]
     monkeypatch.setattr(time, "time", lambda: 0.0)
-    monkeypatch.setattr(LoopClock, "time", lambda _: anyio.current_time() + late[0])
+    monkeypatch.setattr(LOOP, "time", lambda: anyio.current_time() + late[0])
     driver.steps.call["wait"] = lambda: late.__setitem__(0, 2.5)
     result = await sandbox.run(["x"])
     assert 2500 <= result.duration_ms <= records[0].duration_ms < 2600

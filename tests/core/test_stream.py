@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from sandboxio import CapabilityNotSupported, ConfigurationError, LinkLost
-from sandboxio.core.clock import LoopClock
+from sandboxio.core.clock import LOOP
 from sandboxio.core.models import OutputChunk
 from tests.doubles import Play, err, out
 
@@ -97,7 +97,7 @@ async def test_the_duration_ends_with_the_command(
     """Asking again later gives an equal result."""
     async with sandbox.stream(["x"]) as process:
         first = await process.wait()
-        monkeypatch.setattr(LoopClock, "time", lambda _: anyio.current_time() + 30)
+        monkeypatch.setattr(LOOP, "time", lambda: anyio.current_time() + 30)
         assert await process.wait() == first
 
 

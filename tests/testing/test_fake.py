@@ -9,6 +9,7 @@ import pytest
 
 import sandboxio
 from sandboxio import Capability, ConfigurationError, ConnectError, NetworkPolicy, SandboxGone
+from sandboxio.core import registry
 from sandboxio.testing import FakeBackend, FakeClock
 
 pytestmark = pytest.mark.anyio
@@ -37,12 +38,12 @@ async def test_the_dsn(fake: FakeBackend) -> None:
 
 async def test_standing_in(fake: FakeBackend) -> None:
     """Code that asks for Docker gets the fake, and Docker is what it was afterwards."""
-    before = sandboxio.core.registry.names()
+    before = registry.names()
     with fake.serving("docker"):
         async with await sandboxio.create("docker://python:3.12-slim") as sandbox:
             assert sandbox.id.startswith("fake-")
     assert fake.calls[0].template == "python:3.12-slim"
-    assert sandboxio.core.registry.names() == before
+    assert registry.names() == before
 
 
 async def test_every_call_is_recorded(fake: FakeBackend) -> None:

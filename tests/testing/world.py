@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import anyio
-import pytest
 
 from sandboxio.core.models import NetworkPolicy
 from sandboxio.testing import _image, _shell
@@ -111,8 +110,3 @@ class World:
         """Return the command lines of the processes that run."""
         found = [p for p in self.kernel.processes.values() if p.exit_code is None]
         return [" ".join(process.argv) for process in found]
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
