@@ -82,6 +82,7 @@ class Inside:
             processes=PROCESSES,
         )
         self._who = self._identity(request.user)
+        self.fs.chown(WORK, self._who.uid, self._who.gid, who=ROOT)
         self.files = RecordedFiles(self)
 
     @property

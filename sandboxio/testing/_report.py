@@ -118,7 +118,8 @@ def _worst(case: list[Test]) -> str:
 def _counts(suite: list[Test]) -> str:
     found = [_worst(case) for case in _by(suite, "number").values()]
     parts = [f"{found.count(verdict)} {verdict}" for verdict in VERDICTS if verdict in found]
-    return f"{len(found)} cases: {', '.join(parts)}"
+    cases = "1 case" if len(found) == 1 else f"{len(found)} cases"
+    return f"{cases}: {', '.join(parts)}"
 
 
 def _skips(suite: list[Test]) -> list[str]:

@@ -24,7 +24,7 @@ SHOWS = {
 }
 SUITES: dict[str, list[str]] = {
     "test_my_tool.py": [],
-    "test_local_adapter.py": ["-n", "8", "-k", "asyncio"],  # one loop: its time is real time
+    "test_local_adapter.py": ["-k", "asyncio and (exit_codes or streams_are_apart or ready_for)"],
 }
 """Files of tests, and the options with which they are run here."""
 IMPORTED = {"local_adapter.py"}

@@ -172,6 +172,6 @@ FAILS = report("skipped")
 def test_what_a_case_comes_to(reports: list[pytest.TestReport], count: str, fate: str) -> None:
     """The worst of its phases and event loops; nothing makes up for a failure."""
     found = _report.Report(reports)
-    assert found.lines()[0] == f"t.py::TestMine: 1 cases: {count}"
+    assert found.lines()[0] == f"t.py::TestMine: 1 case: {count}"
     assert found.lines()[-1] == f"  deviation A-001 ({fate}): it is slow"
     assert found.complaints() == []

@@ -97,7 +97,7 @@ class RunPlace(SuiteFixtures):
         self, create: Create, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """No variable of the host's own environment reaches a command."""
-        monkeypatch.setenv("SBX_CONTRACT_PROBE", TOKEN)
+        monkeypatch.setenv("CONTRACT_PROBE", TOKEN)
         sandbox = await create()
         assert TOKEN not in await self.sh(sandbox, "env")
 
