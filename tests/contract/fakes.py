@@ -48,7 +48,7 @@ class FakeSuite(BackendContractSuite):
     credential = "SBX_FAKE_TOKEN"
     fake: FakeBackend
 
-    async def test_files_no_path_leads_out(self) -> None:
+    async def test_files_no_path_leads_out(self, sandbox: AsyncSandbox) -> None:
         """FS-019 looks at the host in threads, which the virtual clock does not see yet."""
         pytest.skip("FS-019 waits for threads that the virtual clock does not see yet")
 

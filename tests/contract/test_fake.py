@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sys
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
 from sandboxio.core.models import Capability
 from sandboxio.core.tiers import IsolationTier
 from tests.contract.fakes import FakeSuite
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sandboxio.core.protocols import AsyncSandbox
 
 
 class TestEverything(FakeSuite):
@@ -20,7 +25,7 @@ class TestNextToNothing(FakeSuite):
     """Commands and a closed network, and nothing else."""
 
     capabilities = Capability.RUN_COMMAND | Capability.NETWORK_POLICY
-    deviations: ClassVar[dict[str, str]] = (
+    deviations: ClassVar[Mapping[str, str]] = (
         {"SYNC-003": "isinstance() of Python 3.11 looks at `files`, which is refused"}
         if sys.version_info < (3, 12)
         else {}
@@ -44,6 +49,6 @@ class TestSlow(FakeSuite):
 
     latency = 0.5
 
-    async def test_a_stream_that_is_waited_for(self) -> None:
+    async def test_a_stream_that_is_waited_for(self, sandbox: AsyncSandbox, marker: int) -> None:
         """Its bounds leave no room for latency yet."""
         pytest.skip("the bounds of this case leave no room for latency yet")
