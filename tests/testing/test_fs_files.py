@@ -230,10 +230,10 @@ async def test_modes_of_new_and_old_files(files: DriverFiles, fs: FileSystem) ->
     """A new file is 0644; an existing one keeps its mode and owner unless a mode is given."""
     await write(files, "new", b"1")
     await write(files, "script", b"1", 0o755)
-    fs.populate("/work/shared", b"old", mode=0o666)
+    fs.populate("/work/common", b"old", mode=0o666)
     await write(files, "script", b"2")
-    await write(files, "shared", b"2")
-    nodes = [fs.stat(f"/work/{name}", who=ROOT) for name in ("new", "script", "shared")]
+    await write(files, "common", b"2")
+    nodes = [fs.stat(f"/work/{name}", who=ROOT) for name in ("new", "script", "common")]
     assert [(node.mode, node.uid) for node in nodes] == [(0o644, 10001), (0o755, 10001), (0o666, 0)]
     await write(files, "script", b"3", 0o600)
     assert nodes[1].mode == 0o600
@@ -241,10 +241,10 @@ async def test_modes_of_new_and_old_files(files: DriverFiles, fs: FileSystem) ->
 
 async def test_a_mode_that_may_not_be_set(files: DriverFiles, fs: FileSystem) -> None:
     """Of another's file the content is written, and the mode refused."""
-    fs.populate("/work/shared", b"old", mode=0o666)
+    fs.populate("/work/common", b"old", mode=0o666)
     with pytest.raises(PermissionDenied):
-        await write(files, "shared", b"new", 0o600)
-    assert await read(files, "shared") == b"new"
+        await write(files, "common", b"new", 0o600)
+    assert await read(files, "common") == b"new"
 
 
 async def test_writing_through_a_link(files: DriverFiles, fs: FileSystem) -> None:
