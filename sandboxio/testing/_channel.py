@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ WINDOW = 1024 * 1024
 """Bytes a virtual command may be ahead of its reader."""
 
 
-class Channel:
+class Channel(ABC):
     """What both kinds share: waiting for a change, and the end of the sandbox."""
 
     def __init__(self, inside: Inside, call: Call) -> None:
@@ -69,14 +70,14 @@ class Channel:
     async def aclose(self) -> None:
         self._inside.channels.discard(self)
 
-    def _next(self) -> OutputChunk | None:
-        raise NotImplementedError
+    @abstractmethod
+    def _next(self) -> OutputChunk | None: ...
 
-    def _is_over(self) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def _is_over(self) -> bool: ...
 
-    def _status(self) -> ExitStatus:
-        raise NotImplementedError
+    @abstractmethod
+    def _status(self) -> ExitStatus: ...
 
     async def _change(self) -> None:
         self._changed = anyio.Event()
