@@ -146,7 +146,7 @@ async def test_values_too_deep(box: Box, code: str) -> None:
         "x" + "[0]" * 10_000,
         "lambda: " * 5_000 + "1",
         "".join(" " * n + "if 1:\n" for n in range(99)) + " " * 99 + "print(1)",
-        "if 0: pass\n" + "elif 0: pass\n" * 5_000,
+        "if 0: pass\n" + "elif 0: pass\n" * 9_900,
     ],
     ids=lambda code: code[:8],
 )
