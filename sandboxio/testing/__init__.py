@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sandboxio.testing._network import EgressAttempt
+    from sandboxio.testing._machine.network import EgressAttempt
     from sandboxio.testing.calls import Call
     from sandboxio.testing.clock import FakeClock
     from sandboxio.testing.fake import FakeBackend

@@ -15,7 +15,8 @@ from sandboxio.core.models import OutputChunk
 if TYPE_CHECKING:
     from sandboxio.core.models import StreamName
     from sandboxio.testing._inside import Inside
-    from sandboxio.testing._kernel import Fd, Kernel, Process, Waiters
+    from sandboxio.testing._machine.kernel import Kernel
+    from sandboxio.testing._machine.process import Fd, Process, Waiters
     from sandboxio.testing._rules import Answer
     from sandboxio.testing.calls import Call
 

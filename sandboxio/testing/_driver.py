@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from sandboxio.core.models import Capability
     from sandboxio.core.tiers import IsolationTier
-    from sandboxio.testing._network import EgressAttempt
+    from sandboxio.testing._machine.network import EgressAttempt
     from sandboxio.testing._rules import Rule
     from sandboxio.testing.clock import FakeClock
 

@@ -22,13 +22,13 @@ from sandboxio.core.errors import (
     PermissionDenied,
 )
 from sandboxio.core.models import FileInfo
-from sandboxio.testing._fs import Directory, Link, Who, allows
-from sandboxio.testing._nodes import error
+from sandboxio.testing._disk.fs import Directory, Link, Who, allows
+from sandboxio.testing._disk.nodes import error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable
 
-    from sandboxio.testing._fs import FileSystem, Node
+    from sandboxio.testing._disk.fs import FileSystem, Node
 
 _PIECE = 256 * 1024
 _MKDIR: dict[int | None, type[FileSystemError]] = {

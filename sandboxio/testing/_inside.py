@@ -9,16 +9,18 @@ import anyio.lowlevel
 
 from sandboxio.core.errors import ConfigurationError, NotADirectory, PathNotFound, SandboxGone
 from sandboxio.guest import code as guest_code
-from sandboxio.testing import _image, _programs, _shell
+from sandboxio.testing import _programs
 from sandboxio.testing._channel import Channel, OutputFd, ScriptedChannel, VirtualChannel
-from sandboxio.testing._code import python
-from sandboxio.testing._fds import NullFd
-from sandboxio.testing._fs import FileSystem
-from sandboxio.testing._kernel import Kernel
-from sandboxio.testing._launch import DEFAULT_PATH, PROGRAMS, CannotRun, execute
-from sandboxio.testing._network import Network
-from sandboxio.testing._nodes import ROOT, Directory, Who
+from sandboxio.testing._disk.fs import FileSystem
+from sandboxio.testing._disk.nodes import ROOT, Directory, Who
+from sandboxio.testing._machine import image
+from sandboxio.testing._machine.fds import NullFd
+from sandboxio.testing._machine.kernel import Kernel
+from sandboxio.testing._machine.launch import DEFAULT_PATH, PROGRAMS, CannotRun, execute
+from sandboxio.testing._machine.network import Network
+from sandboxio.testing._python.program import python
 from sandboxio.testing._recorded import RecordedFiles
+from sandboxio.testing._shell import interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from sandboxio.core.requests import CodeRequest, CreateRequest, ExecRequest
     from sandboxio.core.tiers import IsolationTier
     from sandboxio.testing._driver import FakeDriver
-    from sandboxio.testing._kernel import Fd, Process
+    from sandboxio.testing._machine.process import Fd, Process
     from sandboxio.testing._rules import Rule
     from sandboxio.testing.calls import Call
     from sandboxio.testing.clock import FakeClock, Timer
@@ -41,7 +43,7 @@ MEMORY_MB, CPU, PROCESSES = 512, 1.0, 512
 """Caps where the caller names none, as on Docker."""
 INTERPRETERS = frozenset({"python3", "bash"})
 
-_ = (_programs, _shell)  # they enter their programs into the table
+_ = (_programs, interpreter)  # they enter their programs into the table
 State = Literal["running", "stopped", "removed"]
 
 
@@ -70,7 +72,7 @@ class Inside:
         network = Network(sandbox_id, request.network, driver.attempts.append)
         self.kernel = Kernel(self.clock, self.fs, network, limit=PROCESSES)
         self.kernel.memory = self.memory_mb * 1024 * 1024
-        _image.build(
+        image.build(
             self.fs,
             self.kernel,
             user=USER,

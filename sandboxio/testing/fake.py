@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sandboxio.core.record import OperationRecord
     from sandboxio.core.sandbox import Sandbox
     from sandboxio.testing._inside import Inside
-    from sandboxio.testing._network import EgressAttempt
+    from sandboxio.testing._machine.network import EgressAttempt
     from sandboxio.testing._rules import Rule
 
 EVERYTHING = (

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from sandboxio.core.models import NetworkPolicy
-from sandboxio.testing import _image
-from sandboxio.testing._fs import FileSystem
-from sandboxio.testing._kernel import Kernel
-from sandboxio.testing._launch import CannotRun, execute
-from sandboxio.testing._network import Network
-from sandboxio.testing._nodes import ROOT, Who
+from sandboxio.testing._disk.fs import FileSystem
+from sandboxio.testing._disk.nodes import ROOT, Who
+from sandboxio.testing._machine import image
+from sandboxio.testing._machine.kernel import Kernel
+from sandboxio.testing._machine.launch import CannotRun, execute
+from sandboxio.testing._machine.network import Network
 from sandboxio.testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sandboxio.testing._kernel import Fd, Process
+    from sandboxio.testing._machine.process import Fd, Process
 
 USER = Who(10001, 10001)
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/home/sandbox"}
@@ -73,7 +73,7 @@ class Bench:
         self.kernel = Kernel(self.clock, self.fs, network)
         self.who = USER
         self.env = dict(ENV)
-        _image.build(self.fs, self.kernel, hostname="bench")
+        image.build(self.fs, self.kernel, hostname="bench")
 
     def write(self, path: str, data: bytes, *, who: Who = USER) -> None:
         with self.fs.open(path, cwd="/work", who=who, write=True, create=True) as handle:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from sandboxio.core.models import NetworkPolicy
-from sandboxio.testing._code import python
-from sandboxio.testing._fs import FileSystem, Special, Who
-from sandboxio.testing._kernel import Kernel
-from sandboxio.testing._network import EgressAttempt, Network
+from sandboxio.testing._disk.fs import FileSystem, Special, Who
+from sandboxio.testing._machine.kernel import Kernel
+from sandboxio.testing._machine.network import EgressAttempt, Network
+from sandboxio.testing._python.program import python
 from sandboxio.testing.clock import FakeClock
 
 if TYPE_CHECKING:
-    from sandboxio.testing._kernel import Process
+    from sandboxio.testing._machine.process import Process
 
 ENV = {"MODE": "fast", "TOKEN": "hunter2"}
 

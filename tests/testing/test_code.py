@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sandboxio.core.models import NetworkPolicy
-from sandboxio.testing._fs import ROOT
-from sandboxio.testing._network import EgressAttempt
+from sandboxio.testing._disk.fs import ROOT
+from sandboxio.testing._machine.network import EgressAttempt
 from sandboxio.testing.clock import FakeClock
 from tests.testing.code_box import Box, box
 

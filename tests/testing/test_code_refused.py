@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from sandboxio.testing._fs import ROOT
+from sandboxio.testing._disk.fs import ROOT
 from tests.testing.code_box import Box, box
 
 pytestmark = pytest.mark.anyio

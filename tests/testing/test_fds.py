@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from sandboxio.testing._fds import ClosedFd, NullFd, TextFd, open_fd
-from sandboxio.testing._fs import ROOT, File
+from sandboxio.testing._disk.fs import ROOT, File
+from sandboxio.testing._machine.fds import ClosedFd, NullFd, TextFd, open_fd
 from tests.testing.world import World
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandboxio.testing._fs import (
+from sandboxio.testing._disk.fs import (
     ROOT,
     Directory,
     FileSystem,

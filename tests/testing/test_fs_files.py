@@ -19,8 +19,8 @@ from sandboxio.core.errors import (
     PathNotFound,
     PermissionDenied,
 )
+from sandboxio.testing._disk.fs import ROOT, FileSystem, Link, Special, VirtualFile, Who
 from sandboxio.testing._files import FakeFiles
-from sandboxio.testing._fs import ROOT, FileSystem, Link, Special, VirtualFile, Who
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from sandboxio.testing._nodes import ROOT
+from sandboxio.testing._disk.nodes import ROOT
 
 from .bench import USER, Bench
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sandboxio.testing._launch import PROGRAMS
-from sandboxio.testing._nodes import ROOT, Special, Who
+from sandboxio.testing._disk.nodes import ROOT, Special, Who
+from sandboxio.testing._machine.launch import PROGRAMS
 
 from .bench import USER, Bench
 

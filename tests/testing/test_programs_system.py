@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from sandboxio.core.models import NetworkPolicy
-from sandboxio.testing._nodes import ROOT, Who
+from sandboxio.testing._disk.nodes import ROOT, Who
 
 from .bench import Bench
 

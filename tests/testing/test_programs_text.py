@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from sandboxio.core.models import NetworkPolicy
-from sandboxio.testing._fds import FileFd
+from sandboxio.testing._machine.fds import FileFd
 
 from .bench import USER, Bench, MemoryFd
 

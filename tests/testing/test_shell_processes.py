@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sandboxio.testing._fs import ROOT, File
-from sandboxio.testing._kernel import TERM
+from sandboxio.testing._disk.fs import ROOT, File
+from sandboxio.testing._machine.process import TERM
 from tests.testing.world import World
 
 pytestmark = pytest.mark.anyio

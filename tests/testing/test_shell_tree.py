@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from sandboxio.core.errors import BackendNotInstalled
-from sandboxio.testing import _shell_tree
-from sandboxio.testing._shell_ast import AndOr, Pipeline, Sequence, Simple, SyntaxRefused
-from sandboxio.testing._shell_tree import parse
+from sandboxio.testing._shell import tree
+from sandboxio.testing._shell.ast import AndOr, Pipeline, Sequence, Simple, SyntaxRefused
+from sandboxio.testing._shell.tree import parse
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_lines_are_known() -> None:
 
 def test_missing_tree_sitter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without tree-sitter the error names the extra that has it."""
-    _shell_tree.parser.cache_clear()
+    tree.parser.cache_clear()
     monkeypatch.setitem(sys.modules, "tree_sitter_bash", None)
     with pytest.raises(BackendNotInstalled, match=r"pip install 'sandboxio\[testing\]'"):
         parse("a")

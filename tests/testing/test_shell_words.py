@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandboxio.testing._shell_arith import ArithmeticRefused, evaluate
+from sandboxio.testing._shell.arith import ArithmeticRefused, evaluate
 from tests.testing.world import World
 
 pytestmark = pytest.mark.anyio

@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING, NamedTuple
 import anyio
 
 from sandboxio.core.models import NetworkPolicy
-from sandboxio.testing import _image, _shell
-from sandboxio.testing._fds import NullFd, TextFd
-from sandboxio.testing._fs import ROOT, FileSystem
-from sandboxio.testing._kernel import Kernel
-from sandboxio.testing._launch import DEFAULT_PATH, execute
-from sandboxio.testing._network import Network
+from sandboxio.testing._disk.fs import ROOT, FileSystem
+from sandboxio.testing._machine import image
+from sandboxio.testing._machine.fds import NullFd, TextFd
+from sandboxio.testing._machine.kernel import Kernel
+from sandboxio.testing._machine.launch import DEFAULT_PATH, execute
+from sandboxio.testing._machine.network import Network
+from sandboxio.testing._shell import interpreter
 from sandboxio.testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sandboxio.testing._kernel import Process
+    from sandboxio.testing._machine.process import Process
 
-assert _shell.sh is not None  # importing it enters the shell into the table of programs
+assert interpreter.sh is not None  # importing it enters the shell into the table of programs
 
 LIMIT = 100_000.0
 """Virtual seconds after which a script counts as endless."""
@@ -67,7 +68,7 @@ class World:
         self.kernel = Kernel(self.clock, self.fs, network)
         self.out, self.err = SinkFd(), SinkFd()
         self.env = {"PATH": DEFAULT_PATH, "HOME": "/home/me"}
-        _image.build(self.fs, self.kernel)
+        image.build(self.fs, self.kernel)
         for path in ("/work", "/home/me"):
             if not self.fs.exists(path, who=ROOT):
                 self.fs.mkdir(path, who=ROOT, parents=True)

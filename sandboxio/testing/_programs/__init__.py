@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sandboxio.testing._launch import PROGRAMS
+from sandboxio.testing._machine.launch import PROGRAMS
 from sandboxio.testing._programs import (
     attributes,
     batch,

@@ -7,16 +7,16 @@ import re
 from functools import wraps
 from typing import TYPE_CHECKING, NoReturn, TypedDict
 
-from sandboxio.testing._kernel import KILL
-from sandboxio.testing._launch import program
-from sandboxio.testing._nodes import encoded
+from sandboxio.testing._disk.nodes import encoded
+from sandboxio.testing._machine.launch import program
+from sandboxio.testing._machine.process import KILL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sandboxio.testing._kernel import Process
-    from sandboxio.testing._launch import Program
-    from sandboxio.testing._nodes import Who
+    from sandboxio.testing._disk.nodes import Who
+    from sandboxio.testing._machine.launch import Program
+    from sandboxio.testing._machine.process import Process
 
 CHUNK = 64 * 1024
 """Most bytes read or written at once."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from sandboxio.testing._fds import bad_descriptor, open_fd
+from sandboxio.testing._machine.fds import bad_descriptor, open_fd
 from sandboxio.testing._programs._common import CHUNK, hold, quoted_if_needed, say
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from types import TracebackType
 
-    from sandboxio.testing._kernel import Process
+    from sandboxio.testing._machine.process import Process
 
 
 class Source:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sandboxio.testing._nodes import Directory, File, Link, Node, Special, VirtualFile
+from sandboxio.testing._disk.nodes import Directory, File, Link, Node, Special, VirtualFile
 
 _CLAUSE = re.compile(r"([ugoa]*)((?:[-+=](?:[ugo]|[rwxXst]*))+)")
 _ACTION = re.compile(r"([-+=])([ugo]|[rwxXst]*)")

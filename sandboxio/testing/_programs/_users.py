@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from sandboxio.testing._nodes import ROOT
+from sandboxio.testing._disk.nodes import ROOT
 
 if TYPE_CHECKING:
-    from sandboxio.testing._kernel import Process
+    from sandboxio.testing._machine.process import Process
 
 
 class User(NamedTuple):

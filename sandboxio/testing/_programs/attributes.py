@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from sandboxio.testing._nodes import Directory, Link
+from sandboxio.testing._disk.nodes import Directory, Link
 from sandboxio.testing._programs import _dates, _modes
 from sandboxio.testing._programs._common import (
     Failure,
@@ -22,8 +22,8 @@ from sandboxio.testing._programs._users import find_group, find_user, group_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sandboxio.testing._kernel import Process
-    from sandboxio.testing._nodes import Node
+    from sandboxio.testing._disk.nodes import Node
+    from sandboxio.testing._machine.process import Process
 
 _LONG = {"recursive": "R", "quiet": "f", "silent": "f"}
 _MINUS_MODE = re.compile(r"-[rwxXst]+(?:[-+=,].*)?")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from sandboxio.testing._fds import NullFd
-from sandboxio.testing._launch import CannotRun, start
-from sandboxio.testing._nodes import encoded
+from sandboxio.testing._disk.nodes import encoded
+from sandboxio.testing._machine.fds import NullFd
+from sandboxio.testing._machine.launch import CannotRun, start
 from sandboxio.testing._programs._common import Failure, misused, say, tool
 from sandboxio.testing._programs._input import Source
 from sandboxio.testing._programs._options import parse
@@ -16,7 +16,7 @@ from sandboxio.testing._programs.processes import cannot_run
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sandboxio.testing._kernel import Process
+    from sandboxio.testing._machine.process import Process
     from sandboxio.testing._programs._options import Options
 
 _LONG = {

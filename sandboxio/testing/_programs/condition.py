@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from sandboxio.testing._nodes import Link, Special
+from sandboxio.testing._disk.nodes import Link, Special
 from sandboxio.testing._programs._common import Failure, here, quoted, tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sandboxio.testing._kernel import Process
-    from sandboxio.testing._nodes import Node
+    from sandboxio.testing._disk.nodes import Node
+    from sandboxio.testing._machine.process import Process
 
 _INTEGER = re.compile(r"\s*[+-]?\d+\s*")
 _RIGHTS = {"-r": "read", "-w": "write", "-x": "execute"}

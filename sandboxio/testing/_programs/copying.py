@@ -6,7 +6,7 @@ import errno
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sandboxio.testing._nodes import Directory, Link, Special
+from sandboxio.testing._disk.nodes import Directory, Link, Special
 from sandboxio.testing._programs._common import (
     CHUNK,
     Failure,
@@ -24,9 +24,9 @@ from sandboxio.testing._programs.names import base_name
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from sandboxio.testing._fs import Handle
-    from sandboxio.testing._kernel import Process
-    from sandboxio.testing._nodes import Node
+    from sandboxio.testing._disk.fs import Handle
+    from sandboxio.testing._disk.nodes import Node
+    from sandboxio.testing._machine.process import Process
     from sandboxio.testing._programs._options import Options
 
 _CP = {

@@ -7,7 +7,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from sandboxio.testing._nodes import File, encoded
+from sandboxio.testing._disk.nodes import File, encoded
 from sandboxio.testing._programs._common import (
     here,
     misused,
@@ -25,7 +25,7 @@ from sandboxio.testing._programs._options import parse
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sandboxio.testing._kernel import Process
+    from sandboxio.testing._machine.process import Process
 
 _KINDS = "lwmc"
 _WC = {"lines": "l", "words": "w", "bytes": "c", "chars": "m"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from sandboxio.testing._nodes import Directory, File
+from sandboxio.testing._disk.nodes import Directory, File
 from sandboxio.testing._programs import _dates, _modes
 from sandboxio.testing._programs._common import (
     Failure,
@@ -22,7 +22,7 @@ from sandboxio.testing._programs._options import parse
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sandboxio.testing._kernel import Process
+    from sandboxio.testing._machine.process import Process
     from sandboxio.testing._programs._options import Options
 
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "KB": 1000, "MB": 1000**2}

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sandboxio.testing._nodes import Directory, Link, Special, encoded
+from sandboxio.testing._disk.nodes import Directory, Link, Special, encoded
 from sandboxio.testing._programs._common import Failure, here, put, quoted_if_needed, say, tool
 from sandboxio.testing._programs._input import Source
 from sandboxio.testing._programs._options import parse
@@ -15,7 +15,7 @@ from sandboxio.testing._programs._regex import BadPattern, compile_posix
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sandboxio.testing._kernel import Process
+    from sandboxio.testing._machine.process import Process
     from sandboxio.testing._programs._options import Options
 
 _LETTERS = "qivcnlLorRFEGPwxe:hHsam:"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from sandboxio.testing._fds import open_fd
-from sandboxio.testing._nodes import encoded
+from sandboxio.testing._disk.nodes import encoded
+from sandboxio.testing._machine.fds import open_fd
 from sandboxio.testing._programs._common import (
     Failure,
     misused,
@@ -21,7 +21,7 @@ from sandboxio.testing._programs._options import parse
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sandboxio.testing._kernel import Fd, Process
+    from sandboxio.testing._machine.process import Fd, Process
     from sandboxio.testing._programs._options import Options
 
 _UNIQ = {"count": "c", "repeated": "d", "unique": "u", "ignore-case": "i", "skip-fields=": "f"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from sandboxio.testing._nodes import Directory, Link, Node, encoded
+from sandboxio.testing._disk.nodes import Directory, Link, Node, encoded
 from sandboxio.testing._programs import _dates, _modes
 from sandboxio.testing._programs._common import here, put_text, quoted, quoted_if_needed, say, tool
 from sandboxio.testing._programs._options import parse
@@ -14,7 +14,7 @@ from sandboxio.testing._programs._users import group_name, user_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sandboxio.testing._kernel import Process
+    from sandboxio.testing._machine.process import Process
 
 _LONG = {
     "all": "a",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sandboxio.testing._nodes import Directory
+from sandboxio.testing._disk.nodes import Directory
 from sandboxio.testing._programs._common import (
     Failure,
     here,
@@ -22,7 +22,7 @@ from sandboxio.testing._programs._options import parse
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sandboxio.testing._kernel import Process
+    from sandboxio.testing._machine.process import Process
     from sandboxio.testing._programs._options import Options
 
 _LN = {

@@ -6,14 +6,14 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from sandboxio.testing._network import is_address
+from sandboxio.testing._machine.network import is_address
 from sandboxio.testing._programs._common import Failure, here, put_text, say, tool
 from sandboxio.testing._programs._options import parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sandboxio.testing._kernel import Process
+    from sandboxio.testing._machine.process import Process
     from sandboxio.testing._programs._options import Options
 
 _PORTS = {"http": 80, "https": 443, "ftp": 21}

@@ -6,8 +6,8 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from sandboxio.testing._kernel import KILL, SIGNALS
-from sandboxio.testing._launch import NOT_FOUND, CannotRun, execute, start
+from sandboxio.testing._machine.launch import NOT_FOUND, CannotRun, execute, start
+from sandboxio.testing._machine.process import KILL, SIGNALS
 from sandboxio.testing._programs._common import (
     Failure,
     misused,
@@ -23,7 +23,7 @@ from sandboxio.testing._programs.system import environment
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sandboxio.testing._kernel import Process
+    from sandboxio.testing._machine.process import Process
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"\+?(\d+\.?\d*|\.\d+|inf(?:inity)?)([smhd]?)", re.IGNORECASE)

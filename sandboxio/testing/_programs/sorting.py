@@ -8,7 +8,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from sandboxio.testing._nodes import encoded
+from sandboxio.testing._disk.nodes import encoded
 from sandboxio.testing._programs._common import (
     Failure,
     here,
@@ -24,7 +24,7 @@ from sandboxio.testing._programs._options import parse
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sandboxio.testing._kernel import Process
+    from sandboxio.testing._machine.process import Process
     from sandboxio.testing._programs._options import Options
 
 _SORT = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from sandboxio.testing._launch import DEFAULT_PATH, find
-from sandboxio.testing._nodes import ROOT
+from sandboxio.testing._disk.nodes import ROOT
+from sandboxio.testing._machine.launch import DEFAULT_PATH, find
 from sandboxio.testing._programs import _dates
 from sandboxio.testing._programs._common import (
     Failure,
@@ -23,7 +23,7 @@ from sandboxio.testing._programs._users import User, find_user, group_name, user
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sandboxio.testing._kernel import Process
+    from sandboxio.testing._machine.process import Process
 
 KERNEL, RELEASE, VERSION, MACHINE, SYSTEM = (
     "Linux",

@@ -6,7 +6,7 @@ import re
 from collections import deque
 from typing import TYPE_CHECKING
 
-from sandboxio.testing._fds import open_fd
+from sandboxio.testing._machine.fds import open_fd
 from sandboxio.testing._programs._common import (
     Failure,
     hold,
@@ -22,7 +22,7 @@ from sandboxio.testing._programs._options import parse
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sandboxio.testing._kernel import Fd, Process
+    from sandboxio.testing._machine.process import Fd, Process
     from sandboxio.testing._programs._options import Options
 
 _UNITS = {"": 1, "b": 512, "k": 1024, "K": 1024, "M": 1024**2, "G": 1024**3, "kB": 1000}

@@ -6,7 +6,7 @@ import re
 import string
 from typing import TYPE_CHECKING
 
-from sandboxio.testing._nodes import encoded
+from sandboxio.testing._disk.nodes import encoded
 from sandboxio.testing._programs._common import (
     Failure,
     misused,
@@ -21,7 +21,7 @@ from sandboxio.testing._programs._options import parse
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sandboxio.testing._kernel import Process
+    from sandboxio.testing._machine.process import Process
     from sandboxio.testing._programs._options import Options
 
 CLASSES = {

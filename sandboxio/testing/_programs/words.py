@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from sandboxio.testing._nodes import encoded
+from sandboxio.testing._disk.nodes import encoded
 from sandboxio.testing._programs._common import Failure, misused, put, quoted, say, tool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sandboxio.testing._kernel import Process
+    from sandboxio.testing._machine.process import Process
 
 _ESCAPE = re.compile(
     rb"\\(?:(?P<octal>[0-7]{1,3})|x(?P<hex>[0-9A-Fa-f]{1,2})|u(?P<point>[0-9A-Fa-f]{4})|"

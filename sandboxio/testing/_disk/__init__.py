@@ -1,0 +1,1 @@
+"""The POSIX-like file system of the fake, in memory."""

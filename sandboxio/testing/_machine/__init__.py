@@ -1,0 +1,1 @@
+"""The virtual processes, programs and network of the fake."""

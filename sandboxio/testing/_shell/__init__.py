@@ -1,0 +1,1 @@
+"""The virtual shell of the fake."""
