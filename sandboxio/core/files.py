@@ -15,12 +15,13 @@ import anyio.lowlevel
 from sandboxio.core import requests, threads
 from sandboxio.core.errors import ConfigurationError, ExecutionTimeout, FileSystemError
 from sandboxio.core.mapping import Deadline, DeadlinePassed
+from sandboxio.core.models import Capability
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from sandboxio.core.clock import Clock
-    from sandboxio.core.driver import DriverFiles
+    from sandboxio.core.driver import DriverSandbox
     from sandboxio.core.models import FileInfo
     from sandboxio.core.record import OperationRecord, Recorder
 
@@ -30,6 +31,7 @@ MAX_READ_BYTES = 256 * 1024 * 1024
 """Most that `read()` returns at once: it holds the whole of it in memory."""
 MAX_DOWNLOAD_BYTES = 16 * 1024 * 1024 * 1024
 """Most that `download()` writes to the host's disk."""
+TRANSFERS = Capability.FILESYSTEM | Capability.UPLOAD_DOWNLOAD
 _PIECE = 256 * 1024
 _BATCH = 1024 * 1024
 _LARGEST = 2**62
@@ -40,73 +42,72 @@ class SandboxFiles:
 
     def __init__(
         self,
-        driver: DriverFiles,
+        driver: DriverSandbox,
         *,
         recorder: Recorder,
-        timeout: float,
-        transfers: bool,
+        require: Callable[[Capability], None],
         clock: Clock,
     ) -> None:
         self._driver = driver
         self._recorder = recorder
-        self._timeout = timeout
-        self._transfers = transfers
+        self._require = require
         self._clock = clock
 
     async def read(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
-        where = requests.path("path", path)
+        where = self._allowed("path", path)
         start, count = _range(offset, length)
         most = MAX_READ_BYTES if count is None else min(count, MAX_READ_BYTES)
         pieces = _Bounded(most, "read() got more than it asked for, or more than 256 MiB.")
 
         async def act(record: OperationRecord) -> bytes:
-            await self._driver.read(where, offset=start, length=count, sink=pieces.add)
+            await self._driver.files.read(where, offset=start, length=count, sink=pieces.add)
             record.bytes_out = pieces.size
             return b"".join(pieces.parts)
 
         return await self._operation("file_read", where, act)
 
     async def write(self, path: str, data: bytes | str, *, mode: int | None = None) -> None:
-        where = requests.path("path", path)
+        where = self._allowed("path", path)
         payload = _payload(data)
         bits = _mode(mode)
 
         async def act(record: OperationRecord) -> None:
             async with aclosing(_one(payload)) as source:
-                await self._driver.write(where, source, size=len(payload), mode=bits)
+                await self._driver.files.write(where, source, size=len(payload), mode=bits)
             record.bytes_in = len(payload)
 
         await self._operation("file_write", where, act)
 
     async def stat(self, path: str) -> FileInfo:
-        where = requests.path("path", path)
+        where = self._allowed("path", path)
         return await self._operation(
-            "file_stat", where, lambda _: self._driver.stat(where, follow=False)
+            "file_stat", where, lambda _: self._driver.files.stat(where, follow=False)
         )
 
     async def exists(self, path: str) -> bool:
-        where = requests.path("path", path)
-        return await self._operation("file_exists", where, lambda _: self._driver.exists(where))
+        where = self._allowed("path", path)
+        return await self._operation(
+            "file_exists", where, lambda _: self._driver.files.exists(where)
+        )
 
     async def ls(self, path: str = ".") -> list[FileInfo]:
-        where = requests.path("path", path)
-        return await self._operation("file_list", where, lambda _: self._driver.ls(where))
+        where = self._allowed("path", path)
+        return await self._operation("file_list", where, lambda _: self._driver.files.ls(where))
 
     async def mkdir(self, path: str, *, parents: bool = False) -> None:
-        where = requests.path("path", path)
+        where = self._allowed("path", path)
         await self._operation(
-            "file_mkdir", where, lambda _: self._driver.mkdir(where, parents=parents)
+            "file_mkdir", where, lambda _: self._driver.files.mkdir(where, parents=parents)
         )
 
     async def remove(self, path: str, *, recursive: bool = False) -> None:
-        where = requests.path("path", path)
+        where = self._allowed("path", path)
         await self._operation(
-            "file_remove", where, lambda _: self._driver.remove(where, recursive=recursive)
+            "file_remove", where, lambda _: self._driver.files.remove(where, recursive=recursive)
         )
 
     async def upload(self, local: str | Path, remote: str) -> None:
-        self._require_transfers()
-        where = requests.path("remote", remote)
+        where = self._allowed("remote", remote, TRANSFERS)
         place = _host_path(local)
 
         async def act(record: OperationRecord) -> None:
@@ -114,43 +115,43 @@ class SandboxFiles:
                 status = os.fstat(file.fileno())
                 mode = (stat.S_IMODE(status.st_mode) & 0o755) | 0o644
                 async with aclosing(_pieces(file, status.st_size)) as source:
-                    await self._driver.write(where, source, size=status.st_size, mode=mode)
+                    await self._driver.files.write(where, source, size=status.st_size, mode=mode)
                 record.bytes_in = status.st_size
 
         await self._operation("file_upload", where, act)
 
     async def download(self, remote: str, local: str | Path) -> None:
-        self._require_transfers()
-        where = requests.path("remote", remote)
+        where = self._allowed("remote", remote, TRANSFERS)
         place = _host_path(local)
 
         async def act(record: OperationRecord) -> None:
-            info = await self._driver.stat(where, follow=True)
+            info = await self._driver.files.stat(where, follow=True)
             async with _new_file(place, info.mode & 0o755) as target:
                 sink = _Bounded(
                     MAX_DOWNLOAD_BYTES, "download() writes at most 16 GiB.", target=target
                 )
-                await self._driver.read(where, offset=0, length=None, sink=sink.add)
+                await self._driver.files.read(where, offset=0, length=None, sink=sink.add)
                 await sink.flush()
             record.bytes_out = sink.size
 
         await self._operation("file_download", where, act)
 
-    def _require_transfers(self) -> None:
-        if not self._transfers:
-            from sandboxio.core.errors import CapabilityNotSupported
-
-            raise CapabilityNotSupported("This sandbox does not support UPLOAD_DOWNLOAD.")
+    def _allowed(self, name: str, path: str, needs: Capability = Capability.FILESYSTEM) -> str:
+        """Return the path of an operation, if the sandbox declares what it takes."""
+        for flag in needs:
+            self._require(flag)
+        return requests.path(name, path)
 
     async def _operation(
         self, event: str, path: str, act: Callable[[OperationRecord], Awaitable[T]]
     ) -> T:
+        timeout = self._driver.timeout
         with self._recorder.operation(event, path=path) as record:
             try:
-                return await Deadline(self._timeout, self._clock).bound(lambda: act(record))
+                return await Deadline(timeout, self._clock).bound(lambda: act(record))
             except DeadlinePassed:
                 raise ExecutionTimeout(
-                    f"The file operation did not end within {self._timeout:g} s."
+                    f"The file operation did not end within {timeout:g} s."
                 ) from None
 
 

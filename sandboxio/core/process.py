@@ -62,6 +62,7 @@ class SandboxProcess:
         self._deadline: Deadline | None = None
         self._drained = False
         self._reading, self._sending, self._ending = anyio.Lock(), anyio.Lock(), anyio.Lock()
+        self._sends = set[anyio.CancelScope]()
         self._over = anyio.Event()
         self._reader: int | None = None
         self._duration_ms = 0
@@ -142,11 +143,7 @@ class SandboxProcess:
             raise ConfigurationError(f"data must be bytes or text, not {type(data).__name__}.")
         payload = input_bytes(data) or b""
 
-        async def send() -> None:
-            async with self._sending:
-                await channel.send(payload)
-
-        await self._bounded(send)
+        await self._bounded(lambda: self._send(channel, payload))
         if self._record is not None:
             self._record.bytes_in += len(payload)
 
@@ -185,6 +182,26 @@ class SandboxProcess:
         channel = self._live()
         return await self._bounded(lambda: self._receive(channel))
 
+    async def _send(self, channel: ExecChannel, data: bytes) -> None:
+        """Send, but no longer than there is a command that may read it."""
+        if self._failure is not None:
+            raise self._failure
+        if self._over.is_set():
+            return
+        with anyio.CancelScope() as scope:
+            self._sends.add(scope)
+            try:
+                async with self._sending:
+                    await channel.send(data)
+            finally:
+                self._sends.discard(scope)
+
+    def _stop(self) -> None:
+        """Let whoever waits for the end of the command know of it."""
+        self._over.set()
+        for scope in self._sends:
+            scope.cancel()
+
     async def _receive(self, channel: ExecChannel) -> OutputChunk | None:
         async with self._reading:
             if self._drained:
@@ -199,8 +216,8 @@ class SandboxProcess:
     def _finish(self, status: ExitStatus) -> None:
         self._status = status
         self._drained = True
-        self._over.set()
         self._duration_ms = self._elapsed()
+        self._stop()
         if self._record is not None:
             self._record.exit_code = status.exit_code
 
@@ -252,7 +269,7 @@ class SandboxProcess:
             if self._killed is None:
                 self._killed = await self._kill(self._channel)
                 self._duration_ms = self._elapsed()
-                self._over.set()
+                self._stop()
         finally:
             self._ending.release()
         return self._killed

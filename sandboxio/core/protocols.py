@@ -55,7 +55,10 @@ class Process(Protocol):
         ...
 
     async def write(self, data: bytes | str) -> None:
-        """Send bytes (text as UTF-8) to stdin; needs `stream(stdin=True)`."""
+        """Send bytes (text as UTF-8) to stdin; needs `stream(stdin=True)`.
+
+        Waits for a slow reader. What a command that ends has not read is lost, silently.
+        """
         ...
 
     async def close_stdin(self) -> None:
@@ -185,7 +188,7 @@ class AsyncSandbox(Protocol):
 
     @property
     def files(self) -> AsyncFileSystem:
-        """Its file system; raises `CapabilityNotSupported` where there is none."""
+        """Its file system; where there is none, every use raises `CapabilityNotSupported`."""
         ...
 
     @property

@@ -82,13 +82,8 @@ class Sandbox:
 
     @property
     def files(self) -> SandboxFiles:
-        self._require(Capability.FILESYSTEM)
         return SandboxFiles(
-            self._driver.files,
-            recorder=self._recorder,
-            timeout=self._driver.timeout,
-            transfers=Capability.UPLOAD_DOWNLOAD in self.capabilities,
-            clock=self._clock,
+            self._driver, recorder=self._recorder, require=self._require, clock=self._clock
         )
 
     async def run(

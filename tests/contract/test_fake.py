@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,8 +11,6 @@ from sandboxio.core.tiers import IsolationTier
 from tests.contract.fakes import FakeSuite
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sandboxio.core.protocols import AsyncSandbox
 
 
@@ -25,11 +22,6 @@ class TestNextToNothing(FakeSuite):
     """Commands and a closed network, and nothing else."""
 
     capabilities = Capability.RUN_COMMAND | Capability.NETWORK_POLICY
-    deviations: ClassVar[Mapping[str, str]] = (
-        {"SYNC-003": "isinstance() of Python 3.11 looks at `files`, which is refused"}
-        if sys.version_info < (3, 12)
-        else {}
-    )
 
 
 class TestUnknownTier(FakeSuite):

@@ -187,12 +187,12 @@ async def test_a_call_found_gone_is_not_killed(sandbox: Sandbox, driver: DoubleD
 async def test_a_killed_sandbox_refuses_every_call(sandbox: Sandbox, driver: DoubleDriver) -> None:
     """Use after kill() is `SandboxGone` that says nothing was started."""
     await sandbox.kill()
-    with pytest.raises(SandboxGone) as caught:
-        await sandbox.run(["x"])
-    assert caught.value.outcome == "not_started"
-    for use in (lambda: sandbox.stream(["x"]), lambda: sandbox.files):
-        with pytest.raises(SandboxGone):
-            use()
+    for call in (lambda: sandbox.run(["x"]), lambda: sandbox.files.ls()):
+        with pytest.raises(SandboxGone) as caught:
+            await call()
+        assert caught.value.outcome == "not_started"
+    with pytest.raises(SandboxGone):
+        sandbox.stream(["x"])
     assert driver.calls == []
 
 
@@ -236,7 +236,7 @@ async def test_streaming_and_files_are_refused_the_same_way(
     with pytest.raises(CapabilityNotSupported, match="STREAMING"):
         made.stream(["x"])
     with pytest.raises(CapabilityNotSupported, match="FILESYSTEM"):
-        _ = made.files
+        await made.files.ls()
 
 
 async def test_a_driver_s_timeout_error_is_not_the_deadline(

@@ -197,3 +197,26 @@ async def test_a_slow_release_does_not_hold_the_caller(
         await process.wait()
     assert "aclose" in playing.log
     assert "aclose" not in playing.steps.done
+
+
+async def test_a_write_ends_with_the_command(sandbox: Sandbox, playing: DoubleDriver) -> None:
+    """A write that waits for its reader ends with the command; later ones send nothing."""
+    playing.steps.hang.add("send")
+    async with sandbox.stream(["x"], stdin=True) as process, anyio.create_task_group() as tasks:
+        tasks.start_soon(process.write, "one")
+        await playing.steps.reached("send")
+        assert (await process.wait()).exit_code == 7
+        await process.write("two")
+    assert playing.log.count("send") == 1
+
+
+async def test_a_write_after_a_failure_fails(sandbox: Sandbox, playing: DoubleDriver) -> None:
+    """Once the call has failed, a write raises what the call failed with."""
+    playing.steps.fail["receive"] = lost = LinkLost("cut")
+    playing.play = Play()
+    async with sandbox.stream(["x"], stdin=True) as process:
+        with pytest.raises(LinkLost):
+            await process.wait()
+        with pytest.raises(LinkLost) as caught:
+            await process.write("two")
+    assert caught.value is lost

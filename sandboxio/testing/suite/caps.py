@@ -54,6 +54,7 @@ class CapsSuite(SuiteFixtures):
     @case("CAP-002", needs=COMMANDS)
     async def test_caps_memory(self, create: Create) -> None:
         """The memory cap is exactly the one asked for, whether below or above the default."""
+        self._skip_without_caps()
         for memory in (96, 257, 1024):
             sandbox = await create(resources=Resources(memory_mb=memory))
             held = _known((await self._read_caps(sandbox)).memory_bytes)
@@ -70,6 +71,7 @@ class CapsSuite(SuiteFixtures):
     @case("CAP-004", needs=COMMANDS)
     async def test_caps_cpu(self, create: Create) -> None:
         """The share of CPU time is exactly the one asked for, fractions of a core included."""
+        self._skip_without_caps()
         for cpu in (0.25, 0.5, 1, 1.5):
             sandbox = await create(resources=Resources(cpu=cpu))
             held = _known((await self._read_caps(sandbox)).cpus)
@@ -90,6 +92,7 @@ class CapsSuite(SuiteFixtures):
     @case("CAP-006", needs=COMMANDS)
     async def test_caps_the_process_ceiling(self, sandbox: AsyncSandbox, create: Create) -> None:
         """There is a ceiling on processes, in every sandbox, whatever its other caps."""
+        self._skip_without_caps()
         larger = await create(resources=Resources(cpu=2, memory_mb=1024))
         for one in (sandbox, larger):
             ceiling = _known((await self._read_caps(one)).processes)
