@@ -24,13 +24,14 @@ def enforced(reason: str) -> Generator[None]:
 
 
 def check(backend: object, name: str) -> None:
-    """Raise when only doubles may be used and this backend is none.
+    """Raise when only doubles may be used and this backend does not say `reaches_out = False`.
 
     Raises:
         ConfigurationError: the run is offline, and the backend reaches out.
     """
-    if _reasons and getattr(backend, "reaches_out", False):
+    if _reasons and getattr(backend, "reaches_out", True):
         raise ConfigurationError(
             f"The {name} backend is a real one, and this test is offline ({_reasons[-1]}).",
-            hint=f"Use the fixture sbx_fake, or: with fake.serving({name!r}): ...",
+            hint=f"Use the fixture sbx_fake, or: with fake.serving({name!r}): ... A double of your "
+            "own says so by the attribute reaches_out = False.",
         )

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
-from sandboxio.core import dsn
+from sandboxio.core import dsn, offline
 from sandboxio.core.errors import (
     BackendNotFound,
     BackendNotInstalled,
@@ -109,11 +109,14 @@ def resolve(name: str) -> Backend:
     Raises:
         BackendNotFound: nothing goes by that name.
         BackendNotInstalled: it is known, but it or its SDK cannot be loaded.
+        ConfigurationError: the run is offline, and the backend reaches out.
     """
     with _lock:
         if name not in _instances:
             _instances[name] = _load(name)
-        return _instances[name]
+        found = _instances[name]
+    offline.check(found, name)
+    return found
 
 
 def names() -> tuple[str, ...]:

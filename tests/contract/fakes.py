@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
-import pytest
-
 from sandboxio.core.tiers import IsolationTier
 from sandboxio.testing import FakeBackend
 from sandboxio.testing._inside import Inside
@@ -47,10 +45,6 @@ class FakeSuite(BackendContractSuite):
     latency: ClassVar[float] = 0.0
     credential = "SBX_FAKE_TOKEN"
     fake: FakeBackend
-
-    async def test_files_no_path_leads_out(self, sandbox: AsyncSandbox) -> None:
-        """FS-019 looks at the host in threads, which the virtual clock does not see yet."""
-        pytest.skip("FS-019 waits for threads that the virtual clock does not see yet")
 
     def make_backend(self) -> Backend:
         self.fake = self.make_fake()

@@ -108,6 +108,22 @@ def test_a_deviation_that_is_none_any_more(contract: Contract) -> None:
     )
 
 
+def test_a_deviation_before_the_case(contract: Contract) -> None:
+    """A case whose fixtures fail deviates as one that fails itself; a subclass may do without."""
+    fails = "def make_backend(self): assert False"
+    done = contract.try_(
+        f"""deviations = {KNOWN}
+    {fails}
+class TestOther(TestMine):
+    deviations = {{}}
+""",
+        "-k",
+        "test_fails",
+    )
+    done.assert_outcomes(xfailed=2, errors=2)
+    done.stdout.fnmatch_lines(["  deviation ONE-002 (fails as stated): one is not two"])
+
+
 def test_a_deviation_from_nothing(contract: Contract) -> None:
     """A number that no case has fails at collection, with the nearest one."""
     done = contract.try_('deviations = {"ONE-01": "?"}')

@@ -160,8 +160,12 @@ class SuiteSettings(HasClock):
     def require(self, *probes: str) -> None:
         """Skip unless the probes are there: for cases that use them inside a task group."""
         for probe in probes:
-            if getattr(type(self), probe) is getattr(SuiteSettings, probe):
+            if not self.has_probe(probe):
                 self._missing(probe)
+
+    def has_probe(self, probe: str) -> bool:
+        """Say whether a subclass has written the probe."""
+        return getattr(type(self), probe) is not getattr(SuiteSettings, probe)
 
     def _missing(self, probe: str) -> NoReturn:
         pytest.skip(f"{type(self).__name__} has no probe {probe}()")

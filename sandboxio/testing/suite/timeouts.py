@@ -82,12 +82,16 @@ class TimeoutsSuite(EndedCases):
         """`wait()` raises `ExecutionTimeout` at the timeout, and again whenever it is called; the
         command is no longer running then.
         """
-        async with sandbox.stream(self.hang(marker), timeout=2) as proc:
-            await timed_out(self, proc.wait, 2)
-            with pytest.raises(ExecutionTimeout):
+
+        async def stream() -> None:
+            async with sandbox.stream(self.hang(marker), timeout=2) as proc:
+                with pytest.raises(ExecutionTimeout):
+                    await proc.wait()
+                assert proc.returncode is not None
+                await self.until_dead(sandbox, marker)
                 await proc.wait()
-            assert proc.returncode is not None
-            await self.until_dead(sandbox, marker)
+
+        await timed_out(self, stream, 2)
 
     @case("TIME-007", needs=STREAMS)
     async def test_the_readers_own_time(self, sandbox: AsyncSandbox, marker: int) -> None:
