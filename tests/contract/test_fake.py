@@ -1,4 +1,7 @@
-"""The contract on the fake, in five shapes."""
+"""The contract on the fake, in five shapes.
+
+The two that differ in their tier alone take one event loop each: no tier knows of loops.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,14 @@ class TestUnknownTier(FakeSuite):
     """Isolation that nobody has verified."""
 
     isolation = IsolationTier.UNKNOWN
+    loops = ("asyncio",)
 
 
 class TestNoIsolation(FakeSuite):
     """Isolation that is known not to be there."""
 
     isolation = IsolationTier.NONE
+    loops = ("trio",)
 
 
 class TestSlow(FakeSuite):

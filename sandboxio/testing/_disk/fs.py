@@ -29,6 +29,8 @@ from sandboxio.testing._disk.nodes import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sandboxio.testing._disk.walk import Place
 
 __all__ = [
@@ -156,6 +158,17 @@ class FileSystem(Entries):
         self._disk.used += len(data)
         content = bytearray(data)
         return self.attach(path, File(mode=mode, uid=uid, gid=gid, data=content, length=len(data)))
+
+    def fill(self, path: str, files: Mapping[str, bytes], *, mode: int) -> None:
+        """Put many files of root into a new directory of an image."""
+        above = Directory(mode=0o755)
+        self.attach(path, above)
+        for name, data in files.items():
+            content = bytearray(data)
+            node = File(mode=mode, data=content, length=len(data), mtime=self._now())
+            node.ino = next(self._inodes)
+            self._put(above, name, node)
+            self._disk.used += len(data)
 
     def attach(self, path: str, node: Node) -> Node:
         """Put a node of any type at an absolute path of an image, in place of what was there."""

@@ -54,8 +54,8 @@ def build(
 
 
 def _system(fs: FileSystem) -> None:
-    for name in sorted({"sh", *PROGRAMS}):
-        fs.populate(f"/usr/bin/{name}", MAGIC + name.encode() + b"\n", mode=0o755)
+    programs = sorted({"sh", *PROGRAMS})
+    fs.fill("/usr/bin", {name: MAGIC + name.encode() + b"\n" for name in programs}, mode=0o755)
     for name in ("bin", "sbin"):
         fs.populate(f"/usr/{name}", mode=0o755)
         fs.attach(f"/{name}", Link(target=f"usr/{name}"))

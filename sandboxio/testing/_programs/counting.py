@@ -145,10 +145,13 @@ def _places(value: Decimal) -> int:
 
 
 def _shown(first: Decimal, step: Decimal, last: Decimal, form: str) -> Iterator[str]:
-    if form == ".0f":  # whole numbers, which are much faster
-        end = int(last.to_integral_value(ROUND_FLOOR if step > 0 else ROUND_CEILING))
-        yield from map(str, range(int(first), end + (1 if step > 0 else -1), int(step)))
-        return
+    if form != ".0f":
+        return _decimals(first, step, last, form)
+    end = int(last.to_integral_value(ROUND_FLOOR if step > 0 else ROUND_CEILING))
+    return map(str, range(int(first), end + (1 if step > 0 else -1), int(step)))
+
+
+def _decimals(first: Decimal, step: Decimal, last: Decimal, form: str) -> Iterator[str]:
     value = first
     while value <= last if step > 0 else value >= last:
         yield f"{value:{form}}"

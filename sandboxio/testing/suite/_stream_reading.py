@@ -149,4 +149,4 @@ async def collected(proc: Process) -> tuple[bytes, bytes]:
 
 def numbers(last: int) -> bytes:
     """Return what `seq` writes."""
-    return "".join(f"{number}\n" for number in range(1, last + 1)).encode()
+    return ("\n".join(map(str, range(1, last + 1))) + "\n").encode()

@@ -332,4 +332,4 @@ class FilesSuite(FileTree, FileLinks, FileNames):
 
 def numbered_lines() -> bytes:
     """Return what `seq` writes for so many lines."""
-    return "".join(f"{i}\n" for i in range(1, LINES + 1)).encode()
+    return ("\n".join(map(str, range(1, LINES + 1))) + "\n").encode()
