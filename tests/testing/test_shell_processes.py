@@ -133,3 +133,10 @@ async def test_sleep_takes_no_real_time(world: World) -> None:
     """Time in scripts is virtual."""
     await world.run("sleep 3600; sleep 0.5")
     assert world.clock.time() == pytest.approx(3600.5)
+
+
+async def test_exec_forgets_handlers(world: World) -> None:
+    """A handled signal ends the program that took the shell's place; an ignored one does not."""
+    script = "(trap 'echo no' TERM; trap '' HUP; exec sleep 60) & sleep 1; kill -HUP $!; kill $!; wait $!"
+    done = await world.run(script)
+    assert (done.exit, done.out) == (128 + 15, "")

@@ -121,7 +121,8 @@ class Kernel:
             fds={**copied, **own},
             new_session=new_session,
         )
-        child.traps = {number: how for number, how in parent.traps.items() if how == ""}
+        child.traps = dict(parent.traps)
+        child.forget_handlers()  # a handler is text of the parent's shell
         return child
 
     def pipe(self) -> tuple[Fd, Fd]:

@@ -66,6 +66,7 @@ async def execute(process: Process, argv: Sequence[str]) -> int:
     """
     main, full = _load(process, argv)
     process.argv = tuple(full)
+    process.forget_handlers()
     return await main(process, full[1:])
 
 

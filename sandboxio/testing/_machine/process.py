@@ -16,7 +16,35 @@ SLICE = 400
 """Steps a process may take before it is made to use some time."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 10.0
 KILL, TERM, INT, HUP, PIPE = 9, 15, 2, 1, 13
-SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "KILL": 9, "USR1": 10, "USR2": 12, "PIPE": 13, "TERM": 15}
+SIGNALS = {
+    "HUP": 1,
+    "INT": 2,
+    "QUIT": 3,
+    "TRAP": 5,
+    "ABRT": 6,
+    "BUS": 7,
+    "FPE": 8,
+    "KILL": 9,
+    "USR1": 10,
+    "SEGV": 11,
+    "USR2": 12,
+    "PIPE": 13,
+    "ALRM": 14,
+    "TERM": 15,
+    "CHLD": 17,
+    "CONT": 18,
+    "STOP": 19,
+    "TSTP": 20,
+    "WINCH": 28,
+}
+LAST_SIGNAL = 64
+
+
+def signal_number(text: str) -> int | None:
+    """Return the signal that a number or a name, with or without `SIG`, stands for."""
+    if text.isdecimal():
+        return int(text) if int(text) <= LAST_SIGNAL else None
+    return SIGNALS.get(text.upper().removeprefix("SIG"))
 
 
 class Fd(Protocol):
@@ -154,6 +182,10 @@ class Process:
         self._pause = min(self._pause * 2, LONGEST_PAUSE) if now == self._used_at else FIRST_PAUSE
         self._used_at = now + self._pause
         await self.sleep(self._pause)
+
+    def forget_handlers(self) -> None:
+        """Do what exec does: a signal that was handled is its end again, one ignored stays so."""
+        self.traps = {number: how for number, how in self.traps.items() if how == ""}
 
     def signal(self, number: int) -> None:
         """Deliver a signal: ignored, handled by its program, or its end."""

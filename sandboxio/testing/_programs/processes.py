@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from sandboxio.testing._machine.launch import NOT_FOUND, CannotRun, execute, start
-from sandboxio.testing._machine.process import KILL, SIGNALS
+from sandboxio.testing._machine.process import KILL, SIGNALS, signal_number
 from sandboxio.testing._programs._common import (
     Failure,
     misused,
@@ -29,23 +29,8 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"\+?(\d+\.?\d*|\.\d+|inf(?:inity)?)([smhd]?)", re.IGNORECASE)
 _ENV = {"ignore-environment": "i", "unset=": "u", "chdir=": "C", "null": "0"}
 _TIMEOUT = {"signal=": "s", "kill-after=": "k", "preserve-status": "p", "foreground": "f"}
-_OTHER_SIGNALS = {
-    "TRAP": 5,
-    "ABRT": 6,
-    "BUS": 7,
-    "FPE": 8,
-    "SEGV": 11,
-    "ALRM": 14,
-    "CHLD": 17,
-    "CONT": 18,
-    "STOP": 19,
-    "TSTP": 20,
-    "WINCH": 28,
-}
-_BY_NAME = {**SIGNALS, **_OTHER_SIGNALS}
 _HARMLESS = (17, 18, 28)
 _STOPS = (19, 20)
-_LAST_SIGNAL = 64
 FIRST_PID = 1
 """The sandbox's first process, which is root's and no virtual process."""
 
@@ -141,7 +126,7 @@ async def timeout(process: Process, args: Sequence[str]) -> int:
     if len(words) < 2:
         raise Failure("Try 'timeout --help' for more information.", 125)
     limit, grace = _limit(words[0]), _limit(options.get("k", "0"))
-    number = _signal_number(options.get("s", "TERM"))
+    number = signal_number(options.get("s", "TERM"))
     if number is None:
         raise misused("timeout", f"{quoted(options.get('s'))}: invalid signal", 125)
     try:
@@ -210,20 +195,14 @@ def _chosen(words: list[str]) -> int:
         text = words.pop(0)[1:]
     if words[:1] == ["--"]:
         del words[0]
-    number = _signal_number(text)
+    number = signal_number(text)
     if number is None:
         raise Failure(f"sh: 1: kill: invalid signal number or name: {text}", 2)
     return number
 
 
-def _signal_number(text: str) -> int | None:
-    if text.isdecimal():
-        return int(text) if int(text) <= _LAST_SIGNAL else None
-    return _BY_NAME.get(text.upper().removeprefix("SIG"))
-
-
 async def _list(process: Process, words: Sequence[str]) -> int:
-    names = {number: name for name, number in sorted(_BY_NAME.items(), key=lambda item: item[1])}
+    names = {number: name for name, number in sorted(SIGNALS.items(), key=lambda item: item[1])}
     if not words:
         await put_text(process, "".join(f"{name}\n" for name in names.values()))
         return 0

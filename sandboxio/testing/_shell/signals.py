@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sandboxio.testing._machine.process import KILL, SIGNALS
+from sandboxio.testing._machine.process import KILL, SIGNALS, signal_number
 from sandboxio.testing._shell.builtins import builtin, number, quoted
 from sandboxio.testing._shell.state import ShellError
 
@@ -12,23 +12,7 @@ if TYPE_CHECKING:
     from sandboxio.testing._machine.process import Process
     from sandboxio.testing._shell.run import Shell
 
-_NUMBERS = {
-    "EXIT": 0,
-    "TRAP": 5,
-    "ABRT": 6,
-    "BUS": 7,
-    "FPE": 8,
-    "SEGV": 11,
-    "ALRM": 14,
-    "CHLD": 17,
-    "CONT": 18,
-    "STOP": 19,
-    "TSTP": 20,
-    "WINCH": 28,
-    **SIGNALS,
-}
-_NAMES = {number: name for name, number in _NUMBERS.items()}
-_HIGHEST = 64
+_NAMES = {0: "EXIT", **{number: name for name, number in SIGNALS.items()}}
 
 
 @builtin("trap")
@@ -41,18 +25,12 @@ async def _trap(shell: Shell, args: list[str]) -> int:
     resets = len(words) == 1 or words[0].isdecimal()
     action = None if resets or words[0] == "-" else words[0]
     for name in words if resets else words[1:]:
-        signal = _signal(name)
+        signal = 0 if name.upper() == "EXIT" else signal_number(name)
         if signal is None:
             await shell.process.err(f"trap: {name}: bad trap\n")
             return 1
         _set_trap(shell, signal, action)
     return 0
-
-
-def _signal(name: str) -> int | None:
-    if name.isdecimal():
-        return int(name) if int(name) <= _HIGHEST else None
-    return _NUMBERS.get(name.upper().removeprefix("SIG"))
 
 
 def _set_trap(shell: Shell, signal: int, action: str | None) -> None:
