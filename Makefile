@@ -51,6 +51,8 @@ test: $(INSTALLED) ## run the tests that need no engine
 	@$(BIN)/python -m pytest -m "not docker" --ignore=tests/contract $(ARGS)
 	$(call say,running the contract suite on the fakes)
 	@$(BIN)/python -m pytest -m "not docker" -n 2 tests/contract $(ARGS)
+	$(call say,running the contract suite on the example adapter$(,) which mostly waits)
+	@$(BIN)/python -m pytest -n 4 examples/test_local_adapter.py $(ARGS)
 
 test-docker: engine image $(INSTALLED) ## run the tests in real sandboxes; fail when a container is left
 	$(call say,running the tests that need an engine)

@@ -26,8 +26,9 @@ SUITES: dict[str, list[str]] = {
     "test_my_tool.py": [],
     "test_local_adapter.py": ["-k", "asyncio and (exit_codes or streams_are_apart or ready_for)"],
 }
-"""Files of tests, and the options with which they are run here."""
-IMPORTED = {"local_adapter.py"}
+"""Files of tests, and the options with which they are run here; `make test` runs all of the
+adapter's, which wait for real processes."""
+IMPORTED = {"local_adapter.py", "local_keeper.py"}
 TARGETS: list[list[str]] = [[], ["docker://python:3.12-slim"]]
 
 
