@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -78,6 +79,17 @@ def test_every_program_is_run() -> None:
     readme = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
     assert programs == {*SHOWS, *SUITES, *IMPORTED}
     assert [name for name in programs if f"]({name})" not in readme] == []
+
+
+def test_the_adapter_is_what_its_page_says() -> None:
+    """It stays as short as the page promises, and the lines quoted there are lines of it."""
+    page = (ROOT / "docs/how-to/write-an-adapter.md").read_text(encoding="utf-8")
+    adapter = (ROOT / "examples/local_adapter.py").read_text(encoding="utf-8")
+    quoted = re.findall(r"one line of the example: `([^`]+)`", page)
+    assert quoted
+    assert [line for line in quoted if f"{line}\n" not in adapter] == []
+    assert "a whole adapter, in 300 lines," in page
+    assert len(adapter.splitlines()) <= 305
 
 
 def _output(
