@@ -154,6 +154,13 @@ class IsolationHonestySuite(SuiteFixtures):
             await sandbox.kill()
         assert len(found) == (sandbox.isolation is IsolationTier.UNKNOWN)
 
+    @case("TIER-011")
+    async def test_no_sandbox_outdoes_the_claim(
+        self, backend: Backend, sandbox: AsyncSandbox
+    ) -> None:
+        """No sandbox reports a stronger tier than its backend claims."""
+        assert sandbox.isolation <= backend.isolation
+
 
 def _all_satisfy(tiers: tuple[IsolationTier, ...], required: IsolationTier) -> bool:
     return all(tier.satisfies(required) for tier in tiers)
