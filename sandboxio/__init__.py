@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sandboxio.core.errors import ConfigurationError as ConfigurationError
     from sandboxio.core.errors import ConnectError as ConnectError
     from sandboxio.core.errors import ContextNotFound as ContextNotFound
+    from sandboxio.core.errors import CrashCleanupWarning as CrashCleanupWarning
     from sandboxio.core.errors import CreateTimeout as CreateTimeout
     from sandboxio.core.errors import CreationError as CreationError
     from sandboxio.core.errors import EgressDenied as EgressDenied
@@ -68,7 +69,8 @@ _HOMES = {
     "sandboxio.core.config": "BackendConfig",
     "sandboxio.core.errors": (
         "AuditSinkError AuthError BackendNotFound BackendNotInstalled CapabilityNotSupported "
-        "ConfigurationError ConnectError ContextNotFound CreateTimeout CreationError EgressDenied "
+        "ConfigurationError ConnectError ContextNotFound CrashCleanupWarning CreateTimeout "
+        "CreationError EgressDenied "
         "ExecutionError ExecutionTimeout FileSystemError IsADirectory LinkLost "
         "NetworkPolicyViolation NotADirectory OrphanedSandboxWarning OutputLimit PathExists "
         "PathNotFound PermissionDenied PolicyRefused ProcessNotFound RateLimitError "

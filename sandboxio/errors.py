@@ -8,6 +8,7 @@ from sandboxio.core.errors import CapabilityNotSupported as CapabilityNotSupport
 from sandboxio.core.errors import ConfigurationError as ConfigurationError
 from sandboxio.core.errors import ConnectError as ConnectError
 from sandboxio.core.errors import ContextNotFound as ContextNotFound
+from sandboxio.core.errors import CrashCleanupWarning as CrashCleanupWarning
 from sandboxio.core.errors import CreateTimeout as CreateTimeout
 from sandboxio.core.errors import CreationError as CreationError
 from sandboxio.core.errors import EgressDenied as EgressDenied

@@ -102,6 +102,14 @@ def is_ours(name: str, labels: Mapping[str, str]) -> bool:
     )
 
 
+def owner_of(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return who made a container, as `core.owner` describes it."""
+    start = f"{PREFIX}owner."
+    return {
+        key.removeprefix(start): value for key, value in labels.items() if key.startswith(start)
+    }
+
+
 def lifetime_of(labels: Mapping[str, str]) -> float:
     """Return the seconds a sandbox was made for; the default where the label is not ours."""
     try:

@@ -122,19 +122,8 @@ class Engine:
 
     def _connect(self) -> Any:
         endpoint = self.endpoint
-        docker: Any = load("docker", backend="docker", extra="docker")
         budget = threads.thread_budget() + threads.TEARDOWN_THREADS + threads.PULL_THREADS
-        client = _client_class(docker)(
-            base_url=endpoint.url,
-            version="auto",
-            timeout=_CONNECT_SECONDS,
-            tls=_tls(docker, endpoint),
-            max_pool_size=budget,
-            user_agent="sandboxio",
-        )
-        client.timeout = threads.UNBOUNDED_CALL
-        client.trust_env = False
-        client.connected = True
+        client = connected(endpoint, pool=budget, seconds=threads.UNBOUNDED_CALL)
         weakref.finalize(self, client.close)
         return client
 
@@ -174,6 +163,26 @@ class Engine:
             ),
             outcome="unknown",
         )
+
+
+def connected(endpoint: Endpoint, *, pool: int, seconds: float) -> Any:
+    """Return docker-py's low-level client; may block and raise raw errors.
+
+    `seconds` is what a request may take that belongs to no operation.
+    """
+    docker: Any = load("docker", backend="docker", extra="docker")
+    client = _client_class(docker)(
+        base_url=endpoint.url,
+        version="auto",
+        timeout=_CONNECT_SECONDS,
+        tls=_tls(docker, endpoint),
+        max_pool_size=pool,
+        user_agent="sandboxio",
+    )
+    client.timeout = seconds
+    client.trust_env = False
+    client.connected = True
+    return client
 
 
 def _client_class(docker: Any) -> Any:

@@ -23,6 +23,7 @@ from sandboxio.adapters._docker_answers import (
 from sandboxio.adapters._docker_engine import Engine
 from sandboxio.adapters._docker_sandbox import CAPABILITIES, DockerSandbox
 from sandboxio.adapters._docker_stream import READ_BYTES, FrameDecoder
+from sandboxio.adapters._docker_watcher import ANSWERED, BEGUN, watcher_for
 from sandboxio.core.backend import DriverBackend
 from sandboxio.core.config import BackendConfig
 from sandboxio.core.errors import ConfigurationError, ConnectError, CreationError, SandboxGone
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sandboxio.adapters._docker_image import ImageFacts, User
+    from sandboxio.adapters._docker_watcher import Watcher
     from sandboxio.core.record import OperationRecord
     from sandboxio.core.requests import CreateRequest
 
@@ -133,14 +135,18 @@ class DockerDriver:
             pull=self._config.pull == "missing",
             progress=self._config.on_pull,
         )
-        birth = _Birth(secrets.token_hex(8))
+        watcher = watcher_for(self.engine.endpoint)
+        await watcher.start()
+        birth = _Birth(secrets.token_hex(8), watcher)
         async with undone_on_failure(
             lambda: self._undo(birth),
             backend=self.name,
             name=birth.sandbox_id,
             labels=request.metadata,
         ):
-            return await self._make(birth, request, image)
+            made = await self._make(birth, request, image)
+            await watcher.settle()
+            return made
 
     async def _undo(self, birth: _Birth) -> None:
         """Remove what provisioning made so far; a container still to come is waited for."""
@@ -288,7 +294,8 @@ class DockerDriver:
 class _Birth:
     """A container on its way: named by us beforehand, so that it can be found in any case."""
 
-    def __init__(self, sandbox_id: str) -> None:
+    def __init__(self, sandbox_id: str, watcher: Watcher) -> None:
+        self._watcher = watcher
         self.sandbox_id = sandbox_id
         self.name = containers.NAME_PREFIX + sandbox_id
         self.under_way = False
@@ -296,11 +303,14 @@ class _Birth:
         """The engine was asked and did not say whether it made the container."""
 
     def __enter__(self) -> None:
+        self._watcher.tell(BEGUN)
         self.under_way = self.unanswered = True
 
     def __exit__(self, kind: type[BaseException] | None, exc: object, trace: object) -> None:
         self.under_way = False
         self.unanswered = kind is not None and not hasattr(exc, "status_code")
+        if not self.unanswered:
+            self._watcher.tell(ANSWERED)
 
 
 def tier_of(runtime: str) -> IsolationTier:

@@ -300,6 +300,10 @@ class OrphanedSandboxWarning(SandboxWarning):
     """Teardown did not finish within its grace; the sandbox may still exist."""
 
 
+class CrashCleanupWarning(SandboxWarning):
+    """Nothing will remove this program's sandboxes if it is killed, but their lifetime."""
+
+
 class UnverifiedIsolationWarning(SandboxWarning):
     """A sandbox was created whose isolation nobody has verified."""
 

@@ -7,7 +7,13 @@ import os
 import secrets
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PLACE = ("machine", "boot", "pidns")
+"""What must be equal for a pid to mean the same."""
 _session: tuple[int, str] = (0, "")
 
 
@@ -30,9 +36,25 @@ def owner() -> dict[str, str]:
         "boot": _read("/proc/sys/kernel/random/boot_id"),
         "pidns": _pid_namespace(),
         "pid": str(pid),
-        "start": _start_time(pid),
+        "start": _status(pid)[1],
         "session": session(),
     }
+
+
+def is_dead(other: Mapping[str, str]) -> bool:
+    """Say whether the process that `owner()` described is certainly gone.
+
+    Only one of the same machine, boot and pid namespace can be judged; any other is not, and
+    counts as alive.
+    """
+    here = owner()
+    if any(not here[name] or other.get(name) != here[name] for name in _PLACE):
+        return False
+    pid = other.get("pid", "")
+    if not pid.isdecimal() or not other.get("start"):
+        return False
+    state, start = _status(int(pid))
+    return state in ("", "Z", "X") or start != other["start"]
 
 
 def _read(path: str) -> str:
@@ -51,6 +73,7 @@ def _pid_namespace() -> str:
     return ""
 
 
-def _start_time(pid: int) -> str:
+def _status(pid: int) -> tuple[str, str]:
+    """Return the state letter and the start time of a process; empty where there is none."""
     fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    return fields[19] if len(fields) > 19 else ""
+    return (fields[0], fields[19]) if len(fields) > 19 else ("", "")
