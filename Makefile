@@ -12,12 +12,14 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # `$(,)` puts a comma into an argument of `call`.
 , := ,
+ON_ENGINE = SANDBOXIO_REQUIRE_ENGINE=1 SANDBOXIO_TEST_IMAGE="$$(dev/image --print-base)" \
+	dev/no-leftovers $(BIN)/python -m pytest
 say = @printf '%s\n' "$@: $(1)"
 
-.PHONY: help engine image demo check test test-docker test-contract bench wheel clean
+.PHONY: help engine image demo check test test-examples test-docker bench wheel clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@printf '\n%s\n' "Variables: PYTHON=$(PYTHON) VENV=$(VENV) ARGS='extra arguments for pytest'"
 
 $(INSTALLED): pyproject.toml dev/venv
@@ -51,18 +53,16 @@ test: $(INSTALLED) ## run the tests that need no engine
 	@$(BIN)/python -m pytest -m "not docker" --ignore=tests/contract $(ARGS)
 	$(call say,running the contract suite on the fakes)
 	@$(BIN)/python -m pytest -m "not docker" -n 2 tests/contract $(ARGS)
-	$(call say,running the contract suite on the example adapter$(,) which mostly waits)
+
+test-examples: $(INSTALLED) ## run the contract suite on the adapter of the guide
+	$(call say,running the contract suite on the adapter of the guide$(,) which mostly waits)
 	@$(BIN)/python -m pytest -n 4 examples/test_local_adapter.py $(ARGS)
 
 test-docker: engine image $(INSTALLED) ## run the tests in real sandboxes; fail when a container is left
 	$(call say,running the tests that need an engine)
-	@SANDBOXIO_REQUIRE_ENGINE=1 SANDBOXIO_TEST_IMAGE="$$(dev/image --print-base)" \
-		dev/no-leftovers $(BIN)/python -m pytest -m docker --ignore=tests/contract $(ARGS)
-
-test-contract: engine image $(INSTALLED) ## run the contract suite in real sandboxes
+	@$(ON_ENGINE) -m docker --ignore=tests/contract $(ARGS)
 	$(call say,running the contract suite on a real engine)
-	@SANDBOXIO_REQUIRE_ENGINE=1 SBX_TEARDOWN_GRACE=20 SANDBOXIO_TEST_IMAGE="$$(dev/image --print-base)" \
-		dev/no-leftovers $(BIN)/python -m pytest -m docker tests/contract $(ARGS)
+	@SBX_TEARDOWN_GRACE=20 $(ON_ENGINE) -m docker -n 2 tests/contract $(ARGS)
 
 bench: engine image $(INSTALLED) ## measure start, command and file times
 	$(call say,running the benchmarks)

@@ -13,11 +13,12 @@ pytest_plugins = ["pytester"]
 
 TINY = """
 import pytest
+from sandboxio.testing import FakeBackend
 from sandboxio.testing.suite._case import case
 from sandboxio.testing.suite.fixtures import SuiteFixtures
 
 class TinySuite(SuiteFixtures):
-    backend = object()
+    backend = FakeBackend()
 
     @case("ONE-001", area="one")
     async def test_passes(self): ...
@@ -191,3 +192,21 @@ def test_what_a_case_comes_to(reports: list[pytest.TestReport], count: str, fate
     assert found.lines()[0] == f"t.py::TestMine: 1 case: {count}"
     assert found.lines()[-1] == f"  deviation A-001 ({fate}): it is slow"
     assert found.complaints() == []
+
+
+@pytest.mark.parametrize(
+    ("backend", "said"),
+    [
+        ("FakeBackend", "its backend is a class. Write `backend = FakeBackend()`."),
+        ("FakeBackend()._fake", "a driver. Write `backend = DriverBackend(FakeDriver())`."),
+        ("3", "int lacks what `Backend` has: name, capabilities, isolation, create, connect."),
+    ],
+)
+def test_what_is_no_backend(contract: Contract, backend: str, said: str) -> None:
+    """The author is told what to write instead."""
+    done = contract.try_(
+        f"from sandboxio.testing import FakeBackend; backend = {backend}",
+        *("-k", "test_passes and asyncio"),
+    )
+    done.assert_outcomes(errors=1)
+    done.stdout.fnmatch_lines([f"*TestMine: *{said}"])

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ALL_SKIPPED = "sandboxio_area"
 """Name of the report property by which the plugin finds areas that skipped everything."""
 DEVIATION = "sandboxio_deviation"
+_PORT = ("name", "capabilities", "isolation", "create", "connect")
 
 
 class Create(Protocol):
@@ -56,7 +57,7 @@ class SuiteFixtures(SuiteSettings):
         if name not in self.loops:
             pytest.skip(f"{type(self).__name__} leaves {name} out of `loops`")
         if find_spec(name) is None:
-            pytest.skip(f"{name} is not installed")
+            pytest.skip(f'{name} is not installed; install it, or set loops = ("asyncio",)')
         return name
 
     @pytest.fixture(name="backend", autouse=True)
@@ -65,7 +66,11 @@ class SuiteFixtures(SuiteSettings):
         found = case_of(request.function)
         if found is not None:
             self._note(request, found.number, found.area)
-        return self.make_backend()
+        made = self.make_backend()
+        trouble = _unusable(made)
+        if trouble is not None:
+            pytest.fail(f"{type(self).__name__}: {trouble}", pytrace=False)
+        return made
 
     @pytest.fixture
     def run_id(self) -> str:
@@ -167,6 +172,17 @@ class SuiteFixtures(SuiteSettings):
 
         if self.has_probe("count"):
             await self.eventually(none_left)
+
+
+def _unusable(backend: object) -> str | None:
+    """Say what to write instead, where something is no backend."""
+    name = type(backend).__name__
+    if isinstance(backend, type):
+        return f"its backend is a class. Write `backend = {backend.__name__}()`."
+    if hasattr(backend, "provision"):
+        return f"its backend is a driver. Write `backend = DriverBackend({name}())`."
+    missing = [member for member in _PORT if not hasattr(backend, member)]
+    return f"{name} lacks what `Backend` has: {', '.join(missing)}." if missing else None
 
 
 def _deviating(test: Any, number: str, reason: str) -> Any:

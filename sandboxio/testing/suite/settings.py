@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import socket
 import threading
 from contextlib import AbstractContextManager, contextmanager
@@ -168,7 +169,9 @@ class SuiteSettings(HasClock):
         return getattr(type(self), probe) is not getattr(SuiteSettings, probe)
 
     def _missing(self, probe: str) -> NoReturn:
-        pytest.skip(f"{type(self).__name__} has no probe {probe}()")
+        claim = inspect.getdoc(getattr(SuiteSettings, probe)) or ""
+        purpose = claim.partition(".")[0]
+        pytest.skip(f"{type(self).__name__} has no probe {probe}(); override it: {purpose}")
 
 
 _CGROUP_FILES = (
