@@ -14,7 +14,7 @@ import anyio
 import anyio.lowlevel
 
 from sandboxio.core.driver import ExitStatus, KillReport
-from sandboxio.core.errors import PathNotFound
+from sandboxio.core.errors import PathNotFound, SandboxError
 from sandboxio.core.lifecycle import undone_on_failure
 from sandboxio.core.models import Capability, FileInfo, ManagedSandbox, OutputChunk
 from sandboxio.core.tiers import IsolationTier
@@ -85,6 +85,7 @@ class Play:
 
     output: tuple[OutputChunk, ...] = ()
     exit_code: int = 0
+    failure: SandboxError | None = None
     report: KillReport = field(default_factory=lambda: KillReport(complete=True))
     echo: bool = False
     """stdin comes back on stdout, and a write waits until its echo has been read."""
@@ -210,7 +211,7 @@ class DoubleChannel:
 
     async def wait(self) -> ExitStatus:
         await self._steps.at("wait")
-        return ExitStatus(self._play.exit_code)
+        return ExitStatus(self._play.exit_code, failure=self._play.failure)
 
     async def kill(self) -> KillReport:
         await self._steps.at("kill")

@@ -32,6 +32,7 @@ class ContainerDescription:
         self.exit_code: object = state.get("ExitCode")
         self.execs = [str(exec_id) for exec_id in cast("list[str]", answer.get("ExecIDs") or [])]
         self.runtime = str(self.host.get("Runtime") or "")
+        self.memory_mb = int(cast("int", self.host.get("Memory") or 0)) // (1024 * 1024)
         self.network_mode = str(self.host.get("NetworkMode") or "")
 
 

@@ -14,6 +14,7 @@ import anyio.lowlevel
 from sandboxio.adapters import _docker_launch as launch
 from sandboxio.adapters._docker_ending import CallEnding
 from sandboxio.adapters._docker_failure import failure
+from sandboxio.adapters._docker_memory import out_of_memory
 from sandboxio.adapters._docker_outside import look
 from sandboxio.adapters._docker_stream import CLOSED, READ_BYTES, ByteStream, FrameDecoder
 from sandboxio.core.driver import ExitStatus, KillReport
@@ -153,9 +154,12 @@ class DockerExec:
             raise error
         if code >= _SIGNALLED:
             await self._require_running()
+        killed_for = None
         if code == _KILLED:
             await self._after_a_kill()
-        return ExitStatus(code, cut=self._linger is not None and self._linger.cut)
+            killed_for = await out_of_memory(self._container, self._exec_id)
+        cut = self._linger is not None and self._linger.cut
+        return ExitStatus(code, cut=cut, failure=killed_for)
 
     async def kill(self) -> KillReport:
         await self.aclose()  # the engine cannot let go of a call whose output nobody takes

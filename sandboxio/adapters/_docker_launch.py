@@ -38,6 +38,7 @@ class Container:
     engine: Engine
     id: str
     pids_limit: int
+    memory_mb: int
     visible: bool = False
     """Whether the engine sees the processes inside as they are."""
     endings: int = 0

@@ -54,6 +54,7 @@ class DockerSandbox:
             engine,
             described.name,
             containers.PIDS_LIMIT,
+            described.memory_mb,
             visible=isolation is IsolationTier.CONTAINER,
         )
         self._described = described

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 
+    from sandboxio.core.errors import SandboxError
     from sandboxio.core.models import (
         Capability,
         FileInfo,
@@ -35,6 +36,8 @@ class ExitStatus:
     results: tuple[RichOutput, ...] | None = None
     cut: bool = False
     """Output was still coming when reading it was given up; it counts as truncated."""
+    failure: SandboxError | None = None
+    """Why the call ended, where the exit code does not say; it is raised instead of a result."""
 
 
 @dataclass(frozen=True)

@@ -221,9 +221,15 @@ class NetworkPolicyViolation(SandboxError):
 
 
 class ResourceLimitExceeded(SandboxError):
-    """The sandbox reached one of its caps."""
+    """The sandbox reached one of its caps; `partial` is what the call had written by then."""
 
     code = "SBX_E1402"
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, outcome: Outcome = "unknown"
+    ) -> None:
+        super().__init__(message, hint=hint, outcome=outcome)
+        self.partial = PartialOutput()
 
 
 class EgressDenied(SandboxError):

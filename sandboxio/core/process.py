@@ -208,7 +208,10 @@ class SandboxProcess:
                 return None
             chunk = await channel.receive()
             if chunk is None:
-                self._finish(await channel.wait())
+                status = await channel.wait()
+                self._finish(status)
+                if status.failure is not None:
+                    raise status.failure
             else:
                 self._bytes[chunk.stream] += len(chunk.data)
             return chunk

@@ -10,6 +10,7 @@ from sandboxio.core import requests
 from sandboxio.core.errors import (
     CapabilityNotSupported,
     ExecutionTimeout,
+    ResourceLimitExceeded,
     SandboxError,
     SandboxGone,
 )
@@ -249,7 +250,7 @@ class Sandbox:
         try:
             async for chunk in process:
                 capture.add(chunk)
-        except ExecutionTimeout as exc:
+        except (ExecutionTimeout, ResourceLimitExceeded) as exc:
             exc.partial = self._partial(capture)
             return exc
         except SandboxError as exc:

@@ -19,7 +19,7 @@ from sandboxio.guest import shell_kill
 from tests.adapters.test_docker_stream import frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.anyio
 
@@ -70,6 +70,7 @@ class Engine:
         self.created: list[dict[str, Any]] = []
         self.words: list[bytes | BaseException] = []
         self.limits: list[int] = []
+        self.past: list[dict[str, Any]] = []
         self.base_url, self.api_version = "http://engine", "1.44"
         self.endpoint = Endpoint("unix:///run/engine.sock", "a test")
 
@@ -95,6 +96,9 @@ class Engine:
         self.created.append({"argv": argv, **options})
         return {"Id": f"e{len(self.created)}"}
 
+    def events(self, **options: Any) -> Iterator[dict[str, Any]]:
+        yield from self.past
+
     def post(self, url: str, json: dict[str, int]) -> Engine:
         self.limits.append(json["PidsLimit"])
         return self
@@ -113,7 +117,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
 
 
 def contained(engine: Any) -> Container:
-    return Container(engine, "sandboxio-1", pids_limit=512)
+    return Container(engine, "sandboxio-1", pids_limit=512, memory_mb=64)
 
 
 def made(

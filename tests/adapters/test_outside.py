@@ -95,7 +95,7 @@ class Engine:
 
 def container(engine: Engine, *, visible: bool = True) -> Container:
     double: Any = engine
-    return Container(double, "x", 512, visible=visible)
+    return Container(double, "x", 512, 64, visible=visible)
 
 
 @pytest.mark.anyio

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from sandboxio import CapabilityNotSupported, ConfigurationError, LinkLost
+from sandboxio import (
+    CapabilityNotSupported,
+    ConfigurationError,
+    LinkLost,
+    ResourceLimitExceeded,
+)
 from sandboxio.core.clock import LOOP
 from sandboxio.core.models import OutputChunk
 from tests.doubles import Play, err, out
@@ -220,3 +225,18 @@ async def test_a_write_after_a_failure_fails(sandbox: Sandbox, playing: DoubleDr
         with pytest.raises(LinkLost) as caught:
             await process.write("two")
     assert caught.value is lost
+
+
+async def test_an_end_with_a_reason(sandbox: Sandbox, playing: DoubleDriver) -> None:
+    """What the driver says of the end is raised once output is read; nothing is killed for it."""
+    reason = ResourceLimitExceeded("beyond the cap", outcome="done")
+    playing.play = Play(output=(out("z"),), exit_code=137, failure=reason)
+    with pytest.raises(ResourceLimitExceeded) as caught:
+        await sandbox.run(["x"])
+    assert caught.value.partial.stdout == "z"
+    assert "kill" not in playing.log
+    async with sandbox.stream(["x"]) as process:
+        for _ in range(2):
+            with pytest.raises(ResourceLimitExceeded):
+                await process.wait()
+    assert process.returncode == 137
