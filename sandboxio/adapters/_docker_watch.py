@@ -30,7 +30,7 @@ _CALL_SECONDS = 20
 _IGNORED = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
-def main(*, endpoint: str, tls_directory: str | None, session: str) -> None:
+def main(*, endpoint: str, tls_directory: str | None, session: str | None) -> None:
     """Watch over the sandboxes of a session, whose program is at the other end of stdin."""
     for name in _IGNORED:
         if hasattr(signal, name):
@@ -38,14 +38,17 @@ def main(*, endpoint: str, tls_directory: str | None, session: str) -> None:
     client = connected(
         Endpoint(endpoint, "the program", tls_directory), pool=1, seconds=_CALL_SECONDS
     )
-    sys.stdout.buffer.write(b"armed\n")
-    sys.stdout.buffer.flush()
+    with suppress(OSError):  # the program may have ended already, and has sandboxes all the same
+        sys.stdout.buffer.write(b"armed\n")
+        sys.stdout.buffer.flush()
     _silence()
-    remove(client, owner.is_dead)
+    if session is not None:
+        remove(client, owner.is_dead)
     births = 0
     for line in sys.stdin.buffer:
         births += {b"+\n": 1, b"-\n": -1}.get(line, 0)
-    _clear(client, lambda labels: labels.get("session") == session, births)
+    if session is not None:
+        _clear(client, lambda labels: labels.get("session") == session, births)
 
 
 def _silence() -> None:

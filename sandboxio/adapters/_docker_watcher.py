@@ -7,15 +7,19 @@ this process however it comes. This module starts it; `_docker_watch` is what it
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
+
+import anyio
 
 from sandboxio.core import owner, threads
 from sandboxio.core.errors import CrashCleanupWarning
@@ -27,7 +31,7 @@ VARIABLE = "SBX_DOCKER_REAPER"
 ARMED = b"armed\n"
 HANDSHAKE_SECONDS = 10.0
 """How long the first creation of a process waits, at its end, for the watcher to have armed."""
-BEGUN, ANSWERED = b"+\n", b"-\n"
+BEGUN, ANSWERED, _NOTHING = b"+\n", b"-\n", b"\n"
 """What the watcher is told of the creations that the engine has not answered yet."""
 _PROGRAM = """\
 import json, os, sys
@@ -45,31 +49,37 @@ _LAST_WORDS = 500
 
 
 class Watcher:
-    """The watcher of this process for one engine; started once, by the first sandbox."""
+    """The watcher of one session for one engine; started by the first sandbox.
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    Without a session it has nothing to remove, and only shows whether it can be had.
+    """
+
+    def __init__(self, endpoint: Endpoint, session: str | None) -> None:
         self._endpoint = endpoint
+        self._session = session
         self._starting = threading.Lock()
-        self._started_in = 0
         self._pipe: IO[bytes] | None = None
         self._settled = threading.Event()
+        self._due = math.inf
+        self._armed = False
         self._trouble: str | None = None
 
     async def start(self) -> None:
-        """Start it, unless that was done in this process or is switched off."""
-        if self._started_in != os.getpid() and os.environ.get(VARIABLE) != "0":
-            await threads.run(self._start)
+        """Start it, unless it runs or is switched off; one that was ended is started again."""
+        if not switched_off():
+            await threads.run(self.start_now)
 
     async def settle(self) -> None:
-        """Wait until it has armed; where it cannot, warn once."""
-        settled = self._settled
-        if self._started_in != os.getpid():
+        """Wait until it has armed; where it cannot, warn once.
+
+        The wait leaves time to a caller who has little: a verdict then comes with a later one.
+        """
+        if self._due == math.inf:
             return
-        if not settled.is_set() and not await threads.run(lambda: settled.wait(HANDSHAKE_SECONDS)):
-            self._trouble = f"it did not arm within {HANDSHAKE_SECONDS:g} s"
-            settled.set()
-        trouble, self._trouble = self._trouble, None
-        if trouble is not None:
+        left = anyio.current_effective_deadline() - anyio.current_time()
+        if not self._settled.is_set():
+            await threads.run(lambda: self.wait(left / 2))
+        if (trouble := self.trouble()) is not None:
             warnings.warn(
                 f"Crash clean-up is off: {trouble}. Sandboxes of this program, should it be "
                 f"killed, run until their lifetime ends. {VARIABLE}=0 accepts that.",
@@ -77,70 +87,102 @@ class Watcher:
                 stacklevel=2,
             )
 
-    def tell(self, word: bytes) -> None:
+    def tell(self, word: bytes) -> bool:
         """Tell it that the engine is being asked for a container, or has answered."""
-        if self._pipe is not None and self._started_in == os.getpid():
-            with suppress(OSError, ValueError):
-                self._pipe.write(word)
+        with suppress(OSError, ValueError):
+            return self._pipe is not None and self._pipe.write(word) is not None
+        return False
 
-    def _start(self) -> None:
+    def trouble(self) -> str | None:
+        """Say, once, why it is not armed."""
+        trouble, self._trouble = self._trouble, None
+        return trouble
+
+    def start_now(self) -> None:
+        """Do what `start()` does; blocking."""
         with self._starting:
-            if self._started_in == os.getpid():
+            if self._due < math.inf and (not self._armed or self.tell(_NOTHING)):
                 return
-            self._pipe, self._trouble, self._settled = None, unable(), threading.Event()
-            self._started_in = os.getpid()
+            self._settled, self._armed = threading.Event(), False
+            self._due = time.monotonic() + HANDSHAKE_SECONDS
+            self._trouble = unable()
             if self._trouble is None:
                 try:
                     self._spawn()
-                except (OSError, subprocess.SubprocessError) as exc:
+                except (OSError, RuntimeError) as exc:
                     self._trouble = f"{sys.executable} does not start: {exc}"
             if self._trouble is not None:
                 self._settled.set()
 
+    def wait(self, seconds: float = math.inf) -> None:
+        """Wait for it to arm, as long as it may take to and no longer than `seconds`."""
+        left = max(0.0, self._due - time.monotonic())
+        if not self._settled.wait(min(seconds, left)) and seconds >= left:
+            self._trouble = f"it did not arm within {HANDSHAKE_SECONDS:g} s"
+            self._settled.set()
+
+    def end(self) -> None:
+        """Let it find that its program has ended."""
+        if self._pipe is not None:
+            self._pipe.close()
+
     def _spawn(self) -> None:
-        process = subprocess.Popen(  # this interpreter, with a program of ours
-            [sys.executable, "-I", "-c", _PROGRAM],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            cwd=Path(sys.executable).anchor,
-            env={name: os.environ[name] for name in _KEPT if name in os.environ},
-            start_new_session=True,
-        )
-        pipe = process.stdin
-        assert pipe is not None  # noqa: S101  # for the type checkers
-        _ours.append(pipe)
         settings = {
-            "path": [str(Path(entry).absolute()) for entry in sys.path],
+            "path": [str(Path(entry).absolute()) for entry in sys.path if isinstance(entry, str)],
             "endpoint": self._endpoint.url,
             "tls_directory": self._endpoint.tls_directory,
-            "session": owner.session(),
+            "session": self._session,
         }
-        pipe.write(json.dumps(settings).encode() + b"\n")
-        if os.name == "posix":
-            process.wait(HANDSHAKE_SECONDS)
-        else:
-            process.returncode = 0  # it is to outlive this process, and nobody waits for it
-        self._pipe = pipe
+        with _lock:  # no fork comes in between, and takes the writing end along
+            process = subprocess.Popen(  # this interpreter, with a program of ours
+                [sys.executable, "-I", "-c", _PROGRAM],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                cwd=Path(sys.executable).anchor,
+                env={name: os.environ[name] for name in _KEPT if name in os.environ},
+                start_new_session=True,
+            )
+            self._pipe = process.stdin
+            _ours.append(self._pipe)
+        self.tell(json.dumps(settings).encode() + b"\n")
         listen = threading.Thread(target=self._listen, args=(process, self._settled), daemon=True)
         listen.start()
 
     def _listen(self, process: subprocess.Popen[bytes], settled: threading.Event) -> None:
         """Hear the handshake, or the last words instead of it."""
-        assert process.stdout is not None  # noqa: S101
+        assert process.stdout is not None  # noqa: S101  # for the type checkers
         assert process.stderr is not None  # noqa: S101
         with process.stdout as stdout, process.stderr as stderr:
-            if stdout.readline() != ARMED:
+            _release(process)
+            if stdout.readline() == ARMED:
+                self._armed = True
+            else:
                 words = stderr.read().decode("utf-8", "replace").strip()[-_LAST_WORDS:]
-                self._trouble = f"the watcher ended ({words.splitlines()[-1] if words else '?'})"
+                said = words.splitlines()[-1] if words else "without a word"
+                self._trouble = None if settled.is_set() else f"the watcher ended ({said})"
         settled.set()
+
+
+def _release(process: subprocess.Popen[bytes]) -> None:
+    """Let go of a process that is to outlive this one: here its first half ends at once."""
+    if os.name == "posix":
+        process.wait()
+    else:
+        process.returncode = 0
 
 
 def watcher_for(endpoint: Endpoint) -> Watcher:
     """Return the one watcher that this process has for an engine."""
     with _lock:
-        return _watchers.setdefault((endpoint.url, endpoint.tls_directory), Watcher(endpoint))
+        fresh = Watcher(endpoint, owner.session())
+        return _watchers.setdefault((endpoint.url, endpoint.tls_directory), fresh)
+
+
+def switched_off() -> bool:
+    """Say whether this program's user wants no watcher."""
+    return os.environ.get(VARIABLE) == "0"
 
 
 def unable() -> str | None:
@@ -151,7 +193,20 @@ def unable() -> str | None:
     return None
 
 
-_lock = threading.Lock()
+def trial(endpoint: Endpoint) -> str | None:
+    """Start a watcher that has nothing to remove and let it end; blocking.
+
+    Returns why it did not arm; `None` when it did.
+    """
+    watcher = Watcher(endpoint, None)
+    watcher.start_now()
+    watcher.wait()
+    watcher.end()
+    return watcher.trouble()
+
+
+_lock = threading.RLock()
+"""Held while this process forks."""
 _watchers: dict[tuple[str, str | None], Watcher] = {}
 _ours: list[IO[bytes]] = []
 """The writing ends; a forked child must not hold them, or the end of this process is missed."""
@@ -162,7 +217,9 @@ def _let_go() -> None:
         with suppress(OSError):
             pipe.close()
     _ours.clear()
+    _watchers.clear()
+    _lock.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_let_go)

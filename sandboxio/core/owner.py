@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import sys
 from pathlib import Path
@@ -14,15 +15,17 @@ if TYPE_CHECKING:
 
 _PLACE = ("machine", "boot", "pidns")
 """What must be equal for a pid to mean the same."""
-_session: tuple[int, str] = (0, "")
+_PID = re.compile(r"[1-9][0-9]{0,8}")
+_sessions: dict[int, str] = {}
 
 
 def session() -> str:
     """Return the random id of this process; a forked child has its own."""
-    global _session
-    if _session[0] != os.getpid():
-        _session = (os.getpid(), secrets.token_hex(8))
-    return _session[1]
+    return _sessions.setdefault(os.getpid(), secrets.token_hex(8))  # one step: threads agree
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_sessions.clear)
 
 
 def owner() -> dict[str, str]:
@@ -50,11 +53,25 @@ def is_dead(other: Mapping[str, str]) -> bool:
     here = owner()
     if any(not here[name] or other.get(name) != here[name] for name in _PLACE):
         return False
-    pid = other.get("pid", "")
-    if not pid.isdecimal() or not other.get("start"):
+    told, then = other.get("pid", ""), other.get("start")
+    if not _PID.fullmatch(told) or not then:
         return False
-    state, start = _status(int(pid))
-    return state in ("", "Z", "X") or start != other["start"]
+    pid = int(told)
+    state, start = _status(pid)
+    if not start:
+        return not _is_there(pid)
+    return state in ("Z", "X") or start != then
+
+
+def _is_there(pid: int) -> bool:
+    """Say whether a process exists, also where /proc hides those of other users."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def _read(path: str) -> str:
@@ -66,10 +83,12 @@ def _read(path: str) -> str:
 
 
 def _pid_namespace() -> str:
+    """Return the namespace's number; empty where /proc is that of another one."""
     if sys.platform != "linux":
         return ""
     with contextlib.suppress(OSError):
-        return str(Path("/proc/self/ns/pid").stat().st_ino)
+        if str(Path("/proc/self").readlink()) == str(os.getpid()):
+            return str(Path("/proc/self/ns/pid").stat().st_ino)
     return ""
 
 
