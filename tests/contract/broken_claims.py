@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from sandboxio.core.errors import CapabilityNotSupported, PathNotFound
+from sandboxio.core.files import SandboxFiles
 from sandboxio.core.models import Capability, NetworkPolicy
 from sandboxio.core.tiers import IsolationTier
 from tests.contract.around import (
@@ -113,6 +114,20 @@ class IgnoresTheMode(FilesAround):
         self, path: str, source: AsyncIterable[bytes], *, size: int, mode: int | None
     ) -> None:
         await super().write(path, source, size=size, mode=None)
+
+
+class WritesThroughLinks(HandleAround):
+    """What is downloaded to a link of the host is written to where the link leads."""
+
+    @property
+    def files(self) -> SandboxFiles:
+        found = super().files
+
+        async def download(remote: str, local: str | Path) -> None:
+            await SandboxFiles.download(found, remote, Path(local).resolve())
+
+        vars(found)["download"] = download
+        return found
 
 
 class RefusesInput(SandboxAround):

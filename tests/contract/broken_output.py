@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from sandboxio.core.models import ExecResult, StreamName
     from sandboxio.core.requests import CodeRequest, ExecRequest
 
-MUCH = 1000
-"""Bytes from which on a fault of long output shows."""
+MUCH = 100_000
+"""Bytes of output after which some faults show."""
+USUAL = {"HOME", "PATH", "USER", "LOGNAME"}
+"""Variables that every command has."""
 
 
 class LosesTheLastByte(ChannelAround):
@@ -29,7 +31,7 @@ class LosesTheLastByte(ChannelAround):
 
     async def receive(self) -> OutputChunk | None:
         chunk = await self.inner.receive()
-        if chunk is None or chunk.stream == "stderr":
+        if chunk is None or self.is_stream or chunk.stream == "stderr":
             return chunk
         self.seen += len(chunk.data)
         if self.seen <= MUCH:
@@ -40,22 +42,23 @@ class LosesTheLastByte(ChannelAround):
 
 
 class SwapsTheStreams(ChannelAround):
-    """What code writes to stdout arrives as stderr, and the reverse."""
+    """What a streamed command writes to stdout arrives as stderr, and the reverse."""
 
     async def receive(self) -> OutputChunk | None:
         chunk = await self.inner.receive()
-        if chunk is None or not self.is_code:
+        if chunk is None or not self.is_stream:
             return chunk
         other: StreamName = "stdout" if chunk.stream == "stderr" else "stderr"
         return replace(chunk, stream=other)
 
 
 class MergesTheStreams(ChannelAround):
-    """What a command writes to stderr arrives as stdout."""
+    """What a command writes to stderr is part of its stdout."""
 
     async def receive(self) -> OutputChunk | None:
         chunk = await self.inner.receive()
-        return chunk if chunk is None or self.is_code else replace(chunk, stream="stdout")
+        apart = self.is_code or self.is_stream
+        return chunk if chunk is None or apart else replace(chunk, stream="stdout")
 
 
 class HidesTheExitCode(ChannelAround):
@@ -118,7 +121,8 @@ class LeaksTheHost(SandboxAround):
     """A command sees the host's environment besides its own."""
 
     async def start(self, request: ExecRequest) -> ExecChannel:
-        return await super().start(replace(request, env={**os.environ, **request.env}))
+        host = {name: value for name, value in os.environ.items() if name not in USUAL}
+        return await super().start(replace(request, env={**host, **request.env}))
 
 
 class RemembersNames(SandboxAround):
@@ -133,14 +137,16 @@ class RemembersNames(SandboxAround):
 
 
 class NeverEndsInput(ChannelAround):
-    """stdin stays open when it is closed."""
+    """stdin of a stream stays open when it is closed."""
 
     async def close_stdin(self) -> None:
-        return
+        if not self.is_stream:
+            await self.inner.close_stdin()
 
 
 class DropsInput(ChannelAround):
-    """Input is declared, taken and thrown away."""
+    """Input that `run()` is given is declared, taken and thrown away."""
 
     async def send(self, data: bytes) -> None:
-        return
+        if self.is_stream:
+            await self.inner.send(data)

@@ -24,9 +24,10 @@ HANG = 20
 SAMPLE = 6
 """Cases that are run of an area to which a fault is nothing."""
 APART = {
-    *("CANCEL-016", "CANCEL-018", "CANCEL-019", "CANCEL-020", "CANCEL-021", "CODE-003"),
-    *("CODE-022", "FS-006", "FS-007", "FS-009", "RUN-036", "STDIN-007"),
-    *("STREAM-022", "STREAM-023", "STREAM-026", "XFER-003", "XFER-017", "XFER-027"),
+    *("CANCEL-013", "CANCEL-016", "CANCEL-018", "CANCEL-019", "CANCEL-020", "CANCEL-021"),
+    *("CAP-011", "CAP-012", "CAP-017", "CODE-003", "CODE-022", "FS-006", "FS-007", "FS-009"),
+    *("FS-065", "RUN-036", "RUN-045", "STDIN-007", "STREAM-005", "STREAM-022", "STREAM-023"),
+    *("STREAM-026", "TIME-035", "XFER-003", "XFER-017", "XFER-020", "XFER-027"),
 }
 """Cases that are in no sample: they move megabytes, are repeated at every step of a call, or
 parse so much code that Python 3.11 may collect garbage meanwhile, which its parser takes amiss."""
