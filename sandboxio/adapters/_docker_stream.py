@@ -17,6 +17,7 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 
+from sandboxio.adapters import _docker_unix
 from sandboxio.adapters._docker_failure import Phase, failure
 from sandboxio.adapters._loader import load
 from sandboxio.core import threads
@@ -117,7 +118,7 @@ async def connect(endpoint: Endpoint) -> ByteStream:
 
 async def _open(endpoint: Endpoint) -> ByteStream:
     if endpoint.scheme == "unix":
-        return await anyio.connect_unix(endpoint.address)
+        return await _docker_unix.connect(endpoint.address)
     if endpoint.scheme == "npipe":
         return await _open_pipe(endpoint.address)
     parts = urlsplit(endpoint.url)

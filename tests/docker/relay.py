@@ -48,8 +48,9 @@ class Fault:
 class Relay:
     """Passes on every byte, except where one of `faults` says otherwise."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, engine: str = ENGINE) -> None:
         self.url = f"unix://{path}"
+        self.engine = engine
         self.faults: list[Fault] = []
         self.met: Counter[Fault] = Counter()
         """How often each fault has struck."""
@@ -65,9 +66,13 @@ class Relay:
             tasks.cancel_scope.cancel()
 
     async def _serve(self, client: SocketStream) -> None:
-        async with client, await anyio.connect_unix(ENGINE) as engine:
-            link = _Link(self, client, engine)
-            await link.run()
+        async with client:
+            try:
+                engine = await anyio.connect_unix(self.engine)
+            except OSError:  # it is away, which is what the client gets to see
+                return
+            async with engine:
+                await _Link(self, client, engine).run()
 
     def strike(self, request: str) -> Fault | None:
         for fault in self.faults:
@@ -138,9 +143,9 @@ class _Link:
 
 
 @contextlib.contextmanager
-def relay_at(path: Path) -> Generator[Relay]:
+def relay_at(path: Path, engine: str = ENGINE) -> Generator[Relay]:
     """Serve a relay on a socket, from a thread of its own, for the length of the block."""
-    relay = Relay(path)
+    relay = Relay(path, engine)
     with (
         start_blocking_portal("asyncio") as portal,
         portal.wrap_async_context_manager(relay.listening()),

@@ -1,0 +1,91 @@
+"""A byte stream over a Unix socket.
+
+anyio's own, on asyncio, logs an error when a wait is cancelled in the turn of the loop in which
+data arrives.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+import anyio.lowlevel
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+T = TypeVar("T")
+
+_RECEIVED = 65536
+_FULL = 0.005
+"""Seconds until a listener whose queue is full is tried again."""
+
+
+class UnixStream:
+    """One connection; `anyio`'s exceptions tell how it ended."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._socket = sock
+        self._sending = anyio.Lock()
+
+    async def receive(self, max_bytes: int = _RECEIVED) -> bytes:
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        data = await self._try(lambda: self._socket.recv(max_bytes), anyio.wait_readable)
+        if not data:
+            raise anyio.EndOfStream
+        return data
+
+    async def send(self, item: bytes) -> None:
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        async with self._sending:
+            view = memoryview(item)
+            while view:
+                left = view
+                sent = await self._try(lambda: self._socket.send(left), anyio.wait_writable)
+                view = left[sent:]
+
+    async def send_eof(self) -> None:
+        await self._try(lambda: self._socket.shutdown(socket.SHUT_WR), anyio.wait_writable)
+
+    async def aclose(self) -> None:
+        if self._socket.fileno() >= 0:
+            anyio.notify_closing(self._socket)
+            self._socket.close()
+        await anyio.lowlevel.checkpoint()
+
+    async def _try(
+        self, act: Callable[[], T], wait: Callable[[socket.socket], Awaitable[None]]
+    ) -> T:
+        """Do something as soon as the socket lets it be done."""
+        while True:
+            if self._socket.fileno() < 0:
+                raise anyio.ClosedResourceError
+            try:
+                done = act()
+            except BlockingIOError:
+                await wait(self._socket)
+            except OSError as exc:
+                raise anyio.BrokenResourceError from exc
+            else:
+                await anyio.lowlevel.cancel_shielded_checkpoint()
+                return done
+
+
+async def connect(path: str) -> UnixStream:
+    """Connect to a socket of this host; raises `OSError` where nothing listens."""
+    family: int = socket.AF_UNIX  # type: ignore[attr-defined,unused-ignore]  # not on Windows
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setblocking(False)
+    try:
+        while True:
+            try:
+                sock.connect(path)
+            except BlockingIOError:  # its queue is full
+                await anyio.sleep(_FULL)
+            else:
+                return UnixStream(sock)
+    except BaseException:
+        sock.close()
+        raise
