@@ -1,0 +1,66 @@
+"""What the tests on the stub engine stand on."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+import sandboxio
+from sandboxio.adapters.docker import DockerConfig
+from tests.stub.engine import StubEngine
+from tests.stub.world import IMAGE
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from sandboxio.protocols import AsyncSandbox
+
+pytest.importorskip("docker", reason="the extra 'docker' is not installed")
+
+
+class Create(Protocol):
+    """Makes a sandbox on the stub."""
+
+    async def __call__(self, image: str = ..., *, timeout: float = ...) -> AsyncSandbox: ...
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """No watcher, no engine of the host, and a grace that a test can afford."""
+    for name in ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "DOCKER_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.setenv("SBX_DOCKER_REAPER", "0")
+    monkeypatch.setenv("SBX_TEARDOWN_GRACE", "1")
+    yield
+    gc.collect()  # what is not closed shows in the test that left it
+
+
+@pytest.fixture
+def stub(tmp_path: Path) -> Iterator[StubEngine]:
+    with StubEngine(tmp_path / "engine.sock") as engine:
+        yield engine
+
+
+@pytest.fixture
+def config(stub: StubEngine) -> DockerConfig:
+    return DockerConfig(host=stub.url, template=IMAGE)
+
+
+@pytest.fixture
+def create(config: DockerConfig) -> Create:
+    async def create(image: str = IMAGE, *, timeout: float = 30) -> AsyncSandbox:
+        return await sandboxio.create(config, template=image, timeout=timeout)
+
+    return create
+
+
+@pytest.fixture
+async def sb(create: Create, stub: StubEngine) -> AsyncIterator[AsyncSandbox]:
+    """A sandbox on a stub that has no faults yet, and none again when it is removed."""
+    async with await create() as sandbox:
+        yield sandbox
+        stub.faults.set()
