@@ -131,10 +131,10 @@ class WritesThroughLinks(HandleAround):
 
 
 class RefusesInput(SandboxAround):
-    """Input is declared and refused."""
+    """Input is declared, and refused by `run()`."""
 
     async def start(self, request: ExecRequest) -> ExecChannel:
-        if request.stdin:
+        if request.stdin and request.max_output_bytes is not None:
             raise CapabilityNotSupported("This sandbox takes no input.")
         return await super().start(request)
 

@@ -97,18 +97,14 @@ FAULTS = (
     Fault(claims.ReadsNothingAsEmpty, "FS-041 FS-054 SYNC-013", "errors"),
     Fault(claims.WritesBesideLinks, "FS-011 FS-059 XFER-010"),
     Fault(claims.WritesThroughLinks, "XFER-022"),
-    Fault(claims.IgnoresTheMode, "FS-050 XFER-007"),
-    Fault(
-        claims.RefusesInput,
-        "STDIN-003 STDIN-014 FLAG-014",
-        "cancellation errors timeouts sync_parity",
-    ),
+    Fault(claims.IgnoresTheMode, "FS-050 XFER-007", "sync_parity"),
+    Fault(claims.RefusesInput, "STDIN-003 FLAG-014", "cancellation errors timeouts"),
     Fault(claims.RefusesAllowlists, "FLAG-022 NET-015"),
     Fault(claims.PretendsState, "FLAG-010"),
     Fault(claims.DeclaresTooMuch, "FLAG-001 FLAG-003"),
     Fault(claims.OutdoesTheClaim, "TIER-011"),
     Fault(claims.GuessesTheTier, "TIER-002 LIFE-022"),
-    Fault(claims.ShowsItsVariables, "LIFE-016 RUN-055", "sync_parity errors"),
+    Fault(claims.ShowsItsVariables, "LIFE-016 RUN-055 SYNC-011"),
     Fault(claims.KeepsItsVariables, "LIFE-017"),
 )
 
