@@ -150,7 +150,10 @@ async def _handshake(
         ],
     )
     events = (request, h11.Data(data=payload), h11.EndOfMessage())
-    await stream.send(b"".join(connection.send(event) for event in events))
+    try:
+        await stream.send(b"".join(connection.send(event) for event in events))
+    except (anyio.BrokenResourceError, OSError) as exc:
+        raise ConnectError("The engine closed the connection.", outcome="unknown") from exc
     response = await _next_event(h11, connection, stream)
     if response.status_code == 101:
         return bytes(connection.trailing_data[0])

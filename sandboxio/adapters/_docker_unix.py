@@ -7,6 +7,7 @@ data arrives.
 from __future__ import annotations
 
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
@@ -42,9 +43,8 @@ class UnixStream:
         async with self._sending:
             view = memoryview(item)
             while view:
-                left = view
-                sent = await self._try(lambda: self._socket.send(left), anyio.wait_writable)
-                view = left[sent:]
+                send = partial(self._socket.send, view)
+                view = view[await self._try(send, anyio.wait_writable) :]
 
     async def send_eof(self) -> None:
         await self._try(lambda: self._socket.shutdown(socket.SHUT_WR), anyio.wait_writable)

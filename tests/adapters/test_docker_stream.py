@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
 
 import anyio
 import pytest
 
 from sandboxio import ConnectError, CreationError, LinkLost, SandboxGone
+from sandboxio.adapters import _docker_stream
 from sandboxio.adapters._docker_endpoint import Endpoint
 from sandboxio.adapters._docker_stream import BlockingStream, FrameDecoder, upgrade
+from sandboxio.adapters._docker_unix import UnixStream
 from sandboxio.core.models import OutputChunk
 
 if TYPE_CHECKING:
@@ -157,6 +160,22 @@ async def test_the_phase_decides(engine: Engine) -> None:
     engine.answer = b"HTTP/1.1 500 Oops\r\nContent-Length: 4\r\n\r\noops"
     with pytest.raises(CreationError):
         await upgrade(engine.endpoint, "create", "/containers/x/attach", {})
+
+
+@pytest.mark.anyio
+async def test_a_connection_that_is_reset_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that goes away before it has the request is a `ConnectError` like any other."""
+    ours, other = socket.socketpair()
+    other.close()
+
+    async def opened(endpoint: Endpoint) -> UnixStream:
+        return UnixStream(ours)
+
+    monkeypatch.setattr(_docker_stream, "connect", opened)
+    with pytest.raises(ConnectError, match="closed the connection") as caught:
+        await upgrade(Endpoint("unix:///run/engine.sock", "a test"), "call", "/exec/e/start", {})
+    assert caught.value.outcome == "unknown"
+    assert ours.fileno() == -1
 
 
 @pytest.mark.anyio

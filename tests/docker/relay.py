@@ -147,7 +147,7 @@ def relay_at(path: Path, engine: str = ENGINE) -> Generator[Relay]:
     """Serve a relay on a socket, from a thread of its own, for the length of the block."""
     relay = Relay(path, engine)
     with (
-        start_blocking_portal("asyncio") as portal,
+        start_blocking_portal("trio") as portal,
         portal.wrap_async_context_manager(relay.listening()),
     ):
         yield relay

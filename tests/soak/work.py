@@ -8,6 +8,7 @@ import random
 import secrets
 import threading
 import time
+import traceback
 import warnings
 from collections import Counter
 from contextlib import suppress
@@ -81,7 +82,7 @@ class Soak:
             except KeyError:
                 outcome = "the caller's own"
             except Exception as exc:  # noqa: BLE001  # it is what the soak looks for
-                self.failures.append(f"{name}: {type(exc).__name__}: {exc}")
+                self.failures.append(f"{name}: {''.join(traceback.format_exception(exc))}")
                 outcome = "wrong"
         if outcome == "hangs":
             self.failures.append(f"{name} was not over {LATE:g} s after its deadline")
