@@ -73,6 +73,14 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(("image", "create"), (401, 403), "", AuthError, "docker login"),
     Rule(
+        ("image",),
+        (),
+        r"docker-credential-|error getting credentials|credentials store error",
+        AuthError,
+        "Install the credential helper that config.json names, or take it out there: "
+        "${DOCKER_CONFIG:-~/.docker}/config.json",
+    ),
+    Rule(
         ("image", "create"),
         (),
         r"unauthorized|no basic auth credentials|credentials",

@@ -7,7 +7,7 @@ import re
 import tarfile
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from sandboxio.adapters._docker_answers import ImageDescription
 from sandboxio.adapters._docker_failure import failure
@@ -17,6 +17,7 @@ from sandboxio.core.errors import ConfigurationError, CreationError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sandboxio.adapters._docker_answers import Answer
     from sandboxio.adapters._docker_engine import Engine
 
 WORKDIR = "/work"
@@ -150,7 +151,11 @@ async def bring(
         await engine.call("image", lambda client: _pull(client, parsed, progress), lane="pull")
         described = await engine.call("image", lambda client: _inspect(client, reference))
     if described is None:
-        raise CreationError(f"The image {reference!r} was pulled and is not there.")
+        raise CreationError(
+            f"The image {reference!r} was pulled and is not there.",
+            hint=f"docker pull {reference}",
+            outcome="not_started",
+        )
     return described
 
 
@@ -163,13 +168,21 @@ def _inspect(client: Any, reference: str) -> ImageDescription | None:
 
 
 def _pull(client: Any, parsed: Reference, progress: Callable[[str], None] | None) -> None:
+    errors: Any = load("docker.errors", backend="docker", extra="docker")
     for event in client.pull(parsed.repository, tag=parsed.tag, stream=True, decode=True):
-        if error := event.get("error"):
-            raise failure("image", None, str(error))
+        if words := _trouble(event):
+            raise failure("image", None, words) from errors.DockerException(words)
         if progress is not None and event.get("status"):
             progress(
                 " ".join(str(event.get(key, "")) for key in ("id", "status", "progress")).strip()
             )
+
+
+def _trouble(event: Answer) -> str:
+    """Return what a line of progress says went wrong; newer engines no longer send `error`."""
+    detail = event.get("errorDetail")
+    message = cast("Answer", detail).get("message") if isinstance(detail, dict) else detail
+    return str(event.get("error") or message or detail or "")
 
 
 def read_facts(client: Any, container: str, image: ImageDescription) -> ImageFacts:

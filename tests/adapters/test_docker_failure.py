@@ -28,6 +28,7 @@ HELPER = (
     'error getting credentials - err: exec: "docker-credential-nope": executable file not found in '
     "$PATH, out: ``"
 )
+NO_HELPER = "docker-credential-nope not installed or not available in PATH"
 SOCKET = "Got permission denied while trying to connect to the Docker daemon socket"
 NO_INIT = 'exec: "docker-init": executable file not found in $PATH'
 ANSWERS: list[tuple[Phase, int | None, str, type[SandboxError]]] = [
@@ -51,6 +52,8 @@ ANSWERS: list[tuple[Phase, int | None, str, type[SandboxError]]] = [
     ("image", 500, NO_AUTH, AuthError),
     ("image", None, "unauthorized: incorrect username or password", AuthError),
     ("image", 500, HELPER, AuthError),
+    ("image", None, f"Credentials store error: StoreError('{NO_HELPER}')", AuthError),
+    ("image", None, f"UserWarning: {NO_HELPER}", AuthError),
     ("image", 404, "manifest for python:nope not found: manifest unknown", CreationError),
     ("create", 404, "No such image: nope:latest", CreationError),
     ("create", 400, "exec /bin/sh: exec format error", CreationError),

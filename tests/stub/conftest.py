@@ -47,7 +47,7 @@ def stub(tmp_path: Path) -> Iterator[StubEngine]:
 
 @pytest.fixture
 def config(stub: StubEngine) -> DockerConfig:
-    return DockerConfig(host=stub.url, template=IMAGE)
+    return DockerConfig(host=stub.url)
 
 
 @pytest.fixture

@@ -6,7 +6,10 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import threading
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class Fault:
     route: str
     hold: float = 0.0
     """Seconds before the request takes effect."""
+    gate: threading.Event | None = None
+    """Must be set before the request takes effect."""
     delay: float = 0.0
     """Seconds between its effect and the answer."""
     instead: Answer | bytes | None = None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tests.stub.faults import Answer, Fault
 
 _READ = 64 * 1024
+_GLANCE = 0.01
 _UPGRADED = (
     b"HTTP/1.1 101 UPGRADED\r\nContent-Type: application/vnd.docker.raw-stream\r\n"
     b"Connection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
@@ -65,6 +66,7 @@ class Wire:
         self._http = h11.Connection(h11.SERVER)
         self._fault: Fault | None = None
         self._sent = 0
+        self._bare = False
         self.gone = threading.Event()
 
     def requests(self) -> Iterator[Request]:
@@ -76,6 +78,7 @@ class Wire:
             while isinstance(event := self._next_event(), h11.Data):
                 body += bytes(event.data)
             self._fault, self._sent = None, 0
+            self._bare = head.method == b"HEAD"
             yield parsed(head, body)
             if self._http.our_state is not h11.DONE:
                 return
@@ -95,8 +98,11 @@ class Wire:
     def suffer(self, fault: Fault | None) -> None:
         """Let a fault strike the request at hand."""
         self._fault = fault
-        if fault is not None:
-            self.pause(fault.hold)
+        if fault is None:
+            return
+        self.pause(fault.hold)
+        while fault.gate is not None and not fault.gate.is_set():
+            self.pause(_GLANCE)
 
     def pause(self, seconds: float) -> None:
         """Do nothing for a while."""
@@ -109,8 +115,8 @@ class Wire:
             self.pause(self._fault.delay)
         length = ("Content-Length", str(len(answer.body)))
         chunked = ("Transfer-Encoding", "chunked")
-        bodiless = answer.status in (204, 304)
-        framing = () if bodiless else (chunked,) if answer.chunked else (length,)
+        bodiless = self._bare or answer.status in (204, 304)
+        framing = () if answer.status in (204, 304) else (chunked,) if answer.chunked else (length,)
         head = h11.Response(
             status_code=answer.status,
             headers=[("Content-Type", answer.kind), *framing, *answer.headers],
