@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+SECONDS ?= 600
+LOOP ?= asyncio
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -16,7 +18,7 @@ ON_ENGINE = SANDBOXIO_REQUIRE_ENGINE=1 SANDBOXIO_TEST_IMAGE="$$(dev/image --prin
 	dev/no-leftovers $(BIN)/python -m pytest
 say = @printf '%s\n' "$@: $(1)"
 
-.PHONY: help engine image demo check test test-examples test-docker bench wheel clean
+.PHONY: help engine image demo check test test-examples test-docker soak bench wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +65,11 @@ test-docker: engine image $(INSTALLED) ## run the tests in real sandboxes; fail 
 	@$(ON_ENGINE) -m docker --ignore=tests/contract $(ARGS)
 	$(call say,running the contract suite on a real engine)
 	@SBX_TEARDOWN_GRACE=20 $(ON_ENGINE) -m docker -n 2 tests/contract $(ARGS)
+
+soak: engine image $(INSTALLED) ## work under cuts and restarts of an engine of its own, for SECONDS
+	$(call say,working for $(SECONDS) s on $(LOOP) under cuts and restarts)
+	@SANDBOXIO_TEST_IMAGE="$$(dev/image --print-base)" $(BIN)/python -m tests.soak \
+		--seconds $(SECONDS) --loop $(LOOP) $(ARGS)
 
 bench: engine image $(INSTALLED) ## measure start, command and file times
 	$(call say,running the benchmarks)
