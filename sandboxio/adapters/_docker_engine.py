@@ -66,8 +66,10 @@ class Engine:
         """Run `action(client)` in a worker thread; its failures arrive as ours."""
 
         def act() -> T:
+            with self._mapped("connect"):
+                client = self.client()
             with self._mapped(phase):
-                return action(self.client())
+                return action(client)
 
         return await threads.run(act, lane=lane, at_least=at_least, late=late)
 
@@ -129,28 +131,32 @@ class Engine:
 
     @contextmanager
     def _mapped(self, phase: Phase) -> Generator[None]:
-        docker: Any = load("docker", backend="docker", extra="docker")
-        requests: Any = load("requests", backend="docker", extra="docker")
         try:
             yield
         except SandboxError:
             raise
-        except docker.errors.APIError as exc:
-            raise failure(phase, exc.status_code, str(exc.explanation or exc)) from exc
-        except (requests.exceptions.RequestException, OSError) as exc:
-            raise self._unreachable(exc) from exc
-        except docker.errors.DockerException as exc:
-            if "Error while fetching server API version" in str(exc):
-                raise self._unreachable(exc) from exc
-            raise failure(phase, None, str(exc)) from exc
-        except (LookupError, TypeError, AttributeError, ValueError) as exc:
-            raise ConnectError(
-                "The engine's answer cannot be read.",
-                hint="Is it a Docker engine that listens there? Run: sandboxio doctor",
-                outcome="unknown",
-            ) from exc
         except Exception as exc:
-            raise failure(phase, None, f"{type(exc).__name__}: {exc}") from exc
+            raise self._translated(phase, exc) from exc
+
+    def _translated(self, phase: Phase, exc: BaseException) -> SandboxError:
+        docker: Any = load("docker", backend="docker", extra="docker")
+        requests: Any = load("requests", backend="docker", extra="docker")
+        if isinstance(exc, docker.errors.APIError):
+            words = str(exc.explanation or exc)
+            if "client version" in words:
+                self._client = None  # the engine was exchanged: negotiated anew next time
+            return failure(phase, exc.status_code, words)
+        unreadable = (LookupError, TypeError, AttributeError, ValueError)
+        if isinstance(exc, requests.exceptions.JSONDecodeError):
+            return _unreadable()
+        if isinstance(exc, requests.exceptions.RequestException | OSError):
+            return self._unreachable(exc)
+        if "Error while fetching server API version" in str(exc) and exc.__cause__ is not None:
+            return self._translated(phase, exc.__cause__)
+        if isinstance(exc, unreadable):
+            return _unreadable()
+        named = isinstance(exc, docker.errors.DockerException)
+        return failure(phase, None, str(exc) if named else f"{type(exc).__name__}: {exc}")
 
     def _unreachable(self, exc: BaseException) -> ConnectError:
         denied = "permission denied" in str(exc).lower()
@@ -163,6 +169,14 @@ class Engine:
             ),
             outcome="unknown",
         )
+
+
+def _unreadable() -> ConnectError:
+    return ConnectError(
+        "The engine's answer cannot be read.",
+        hint="Is it a Docker engine that listens there? Run: sandboxio doctor",
+        outcome="unknown",
+    )
 
 
 def connected(endpoint: Endpoint, *, pool: int, seconds: float) -> Any:
@@ -196,8 +210,17 @@ def _client_class(docker: Any) -> Any:
             if operation is not None:
                 left = operation + _SLACK if self.connected else _CONNECT_SECONDS
                 kwargs["timeout"] = (min(left, _CONNECT_SECONDS), left)
+            kwargs["allow_redirects"] = False  # no engine sends one; something before it may
             parent: Any = super()
             return parent.send(request, **kwargs)
+
+        def _raise_for_status(self, response: Any) -> None:
+            parent: Any = super()
+            parent._raise_for_status(response)
+            if not (200 <= response.status_code < 300 or response.status_code == 304):
+                raise docker.errors.APIError(
+                    "no answer of an engine", response=response, explanation=response.reason
+                )
 
     return Client
 
@@ -218,8 +241,10 @@ def _find(client: Any, name: str) -> ContainerDescription | None:
 
     try:
         return ContainerDescription(client.inspect_container(name))
-    except errors.NotFound:
-        return None
+    except errors.NotFound as exc:
+        if _is_absence(exc):
+            return None
+        raise
 
 
 def _remove(client: Any, name: str) -> bool:
@@ -229,9 +254,9 @@ def _remove(client: Any, name: str) -> bool:
     for _ in range(_REMOVAL_CHECKS):
         try:
             client.remove_container(name, force=True, v=True)
-        except errors.NotFound:
-            return False
         except errors.APIError as exc:
+            if _is_absence(exc):
+                return False
             if exc.status_code != 409:
                 raise
             time.sleep(_REMOVAL_PAUSE)
@@ -240,3 +265,8 @@ def _remove(client: Any, name: str) -> bool:
         else:
             return True
     raise ConnectError("The engine keeps removing the container and does not finish.")
+
+
+def _is_absence(exc: Any) -> bool:
+    """Say whether the engine itself says so; a page that is not found proves nothing."""
+    return exc.status_code == 404 and "no such container" in str(exc.explanation).lower()

@@ -37,7 +37,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         (),
         (),
-        r"client version .* is too (old|new)|minimum supported api",
+        r"client version .* is too (old|new)|minimum supported api|supported by this library",
         ConnectError,
         "Upgrade the engine, or the docker package: pip install --upgrade docker",
     ),

@@ -18,6 +18,7 @@ from sandboxio.adapters._docker_failure import MESSAGE_LIMIT, RULES, Phase, clas
 
 TOO_NEW = "client version 1.53 is too new. Maximum supported API version is 1.41"
 TOO_OLD = "client version 1.24 is too old. Minimum supported API version is 1.44, please upgrade"
+TOO_OLD_ENGINE = "API versions below 1.24 are no longer supported by this library."
 DENIED = (
     "pull access denied for nope, repository does not exist or may require 'docker login': "
     "denied: requested access to the resource is denied"
@@ -34,6 +35,7 @@ NO_INIT = 'exec: "docker-init": executable file not found in $PATH'
 ANSWERS: list[tuple[Phase, int | None, str, type[SandboxError]]] = [
     ("connect", 400, TOO_NEW, ConnectError),
     ("create", 400, TOO_OLD, ConnectError),
+    ("connect", None, TOO_OLD_ENGINE, ConnectError),
     ("call", 404, "No such container: sandboxio-3f9c2a7b51d04e86", SandboxGone),
     ("remove", 404, "No such container: 3f9c", SandboxGone),
     ("call", 404, "No such exec instance: 3f9c", SandboxGone),

@@ -36,6 +36,8 @@ class StubEngine:
         self.faults = Faults()
         self.asked: list[str] = []
         """Every request so far, as `METHOD /path`."""
+        self.versions: set[str | None] = set()
+        """API versions that requests named."""
         self._path = path
         self._port = 0
         self._listener: socket.socket | None = None
@@ -126,6 +128,7 @@ class StubEngine:
     def _one(self, wire: Wire, request: Request) -> None:
         with self.world.changed:
             self.asked.append(request.route)
+            self.versions.add(request.version)
             fault = self.faults.strike(request.route)
             self.world.changed.notify_all()
         wire.suffer(fault)
