@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import anyio
@@ -59,6 +60,7 @@ class Sandbox:
         self._clock = clock
         self._gone = False
         self._removed = False
+        self._pid = os.getpid()
 
     def __repr__(self) -> str:
         state = "gone" if self._gone else "running"
@@ -185,6 +187,8 @@ class Sandbox:
         exc: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
+        if self._pid != os.getpid():  # a forked child leaves its parent's block
+            return
         try:
             await self.kill()
         except SandboxError:

@@ -62,6 +62,16 @@ async def test_cancellation_removes_it(target: str, driver: DoubleDriver) -> Non
     assert "remove" in driver.steps.done
 
 
+async def test_a_forked_child_that_leaves_the_block(
+    sandbox: Sandbox, driver: DoubleDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PY-4: the sandbox is its parent's, and stays."""
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    async with sandbox:
+        pass
+    assert "remove" not in driver.log
+
+
 async def test_killing_again_is_silent(sandbox: Sandbox, driver: DoubleDriver) -> None:
     """Any number of kills removes once."""
     async with sandbox:
