@@ -111,7 +111,7 @@ class SandboxFiles:
         place = _host_path(local)
 
         async def act(record: OperationRecord) -> None:
-            with await threads.run(lambda: _open_source(place)) as file:
+            async with _source(place) as file:
                 status = os.fstat(file.fileno())
                 mode = (stat.S_IMODE(status.st_mode) & 0o755) | 0o644
                 async with aclosing(_pieces(file, status.st_size)) as source:
@@ -186,6 +186,17 @@ class _Bounded:
 
 
 @asynccontextmanager
+async def _source(local: Path) -> AsyncGenerator[IO[bytes]]:
+    """Yield a file of the host, open for reading."""
+    late: list[IO[bytes]] = []
+    file = await threads.run(
+        lambda: _kept(_open_source(local), late), late=lambda: _close_all(late)
+    )
+    with file:
+        yield file
+
+
+@asynccontextmanager
 async def _new_file(local: Path, mode: int) -> AsyncGenerator[IO[bytes]]:
     """Yield a file that appears at `local`, whole, when the block succeeds, and never otherwise."""
     late: list[IO[bytes]] = []
@@ -248,10 +259,15 @@ def _kept(file: IO[bytes], kept: list[IO[bytes]]) -> IO[bytes]:
     return file
 
 
-def _discard_all(files: list[IO[bytes]]) -> None:
-    """Dispose of a file whose operation was cancelled before it knew of it."""
+def _close_all(files: list[IO[bytes]]) -> None:
     for file in files:
         file.close()
+
+
+def _discard_all(files: list[IO[bytes]]) -> None:
+    """Dispose of a file whose operation was cancelled before it knew of it."""
+    _close_all(files)
+    for file in files:
         _discard(Path(file.name))
 
 

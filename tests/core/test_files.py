@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import stat
 import sys
@@ -18,6 +19,7 @@ from sandboxio import (
     LinkLost,
     PathNotFound,
 )
+from tests.stepwise import cancel_at_each_await
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -262,3 +264,13 @@ async def test_any_name_of_the_host_is_good(sandbox: Sandbox, remote: str, tmp_p
     for name in ("a\nb", "-n", "ünï", "\udcff", "x" * 255):
         await sandbox.files.download(remote, tmp_path / name)
         assert (tmp_path / name).read_bytes() == b"hello world"
+
+
+async def test_transfers_cancelled_at_each_await(sandbox: Sandbox, tmp_path: Path) -> None:
+    """Wherever a transfer is cancelled, no file of the host stays open or half written."""
+    (tmp_path / "in").write_bytes(b"x" * 100_000)
+    await sandbox.files.write("d", "content")
+    await cancel_at_each_await(lambda: sandbox.files.upload(tmp_path / "in", "u"))
+    await cancel_at_each_await(lambda: sandbox.files.download("d", tmp_path / "out"))
+    gc.collect()
+    assert {path.name for path in tmp_path.iterdir()} <= {"in", "out"}

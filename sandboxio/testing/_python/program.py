@@ -76,7 +76,10 @@ def _parsed(code: str, filename: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about escapes: they are the caller's
         try:
-            return ast.parse(code, filename)
+            try:
+                return ast.parse(code, filename)
+            except SystemError:  # CPython's own, where a collection parses too: gh-106905
+                return ast.parse(code, filename)
         except (ValueError, UnicodeError) as exc:
             raise SyntaxError(str(exc)) from None
 

@@ -89,6 +89,7 @@ class SuiteFixtures(SuiteSettings):
         return {
             "template": self.template,
             "timeout": self.lifetime,
+            "user": self.user,
             "metadata": {"contract_run": run_id},
             "network": NetworkPolicy() if enforced else NetworkPolicy(egress="allow"),
         }

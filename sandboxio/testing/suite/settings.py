@@ -57,6 +57,8 @@ class SuiteSettings(HasClock):
     """The backend under test, used for every case."""
     template: ClassVar[str | None] = None
     """What sandboxes are created from; `None` is the backend's own default."""
+    user: ClassVar[str | None] = None
+    """Whose calls the cases make, as `create(user=)` takes it; `None` is the backend's default."""
     lifetime: ClassVar[float] = 120.0
     """Seconds that the sandbox of a case lives."""
     loops: ClassVar[tuple[str, ...]] = ("asyncio", "trio")
