@@ -16,7 +16,7 @@ from docker.errors import APIError
 
 from sandboxio.adapters import _docker_engine
 from sandboxio.adapters.docker import DockerBackend, DockerDriver
-from sandboxio.testing.suite import BackendContractSuite
+from sandboxio.testing.suite import SuiteFixtures
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -27,8 +27,8 @@ _LONG = 4000.0
 _METADATA = "io.sandboxio.meta.contract_run"
 
 
-class DockerSuite(BackendContractSuite):
-    """Every case on a backend of its own, and one engine for all."""
+class DockerSettings(SuiteFixtures):
+    """Each case on a backend of its own, and one engine for all."""
 
     template = os.environ.get("SANDBOXIO_TEST_IMAGE", "sandboxio-test/python")
     engine: docker.DockerClient
