@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
@@ -28,21 +29,34 @@ class Create(Protocol):
 
 
 @pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No watcher, no engine of the host, and a grace that a test can afford."""
     for name in ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "DOCKER_CONTEXT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     monkeypatch.setenv("SBX_DOCKER_REAPER", "0")
     monkeypatch.setenv("SBX_TEARDOWN_GRACE", "1")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_unclosed() -> Iterator[None]:
+    """What a module's tests did not close shows there, and not elsewhere."""
     yield
-    gc.collect()  # what is not closed shows in the test that left it
+    gc.collect()
 
 
 @pytest.fixture
-def stub(tmp_path: Path) -> Iterator[StubEngine]:
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubEngine]:
+    """A stub that behaves again at the end, so that whatever was given up comes to its end."""
+    monkeypatch.setattr("sandboxio.adapters._docker_engine._LATE_PAUSE", 0.02)
     with StubEngine(tmp_path / "engine.sock") as engine:
         yield engine
+        engine.faults.set()
+        engine.hang_up()
+        for thread in threading.enumerate():
+            if thread.name == "sandboxio-call":
+                thread.join(10)
+                assert not thread.is_alive()
 
 
 @pytest.fixture

@@ -75,14 +75,18 @@ class StubEngine:
         if listener is not None:
             self._threads[0].join(_JOIN)
             listener.close()
-        with self.world.changed:
-            for wire in self._wires:
-                wire.hang_up()
-            self.world.changed.notify_all()
+        self.hang_up()
         for thread in self._threads:
             thread.join(_JOIN)
         assert not any(thread.is_alive() for thread in self._threads)
         self._threads.clear()
+
+    def hang_up(self) -> None:
+        """End the connections there are."""
+        with self.world.changed:
+            for wire in self._wires:
+                wire.hang_up()
+            self.world.changed.notify_all()
 
     def heard(self, route: str, times: int = 1, seconds: float = 10.0) -> bool:
         """Block until a route was asked for; False when it was not in time."""
