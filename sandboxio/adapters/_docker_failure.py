@@ -104,6 +104,13 @@ RULES: tuple[Rule, ...] = (
     Rule(
         ("create",),
         (),
+        r"(exec:|stat) \"?/bin/sh",
+        CreationError,
+        "Use an image with a shell and sleep, such as docker://python:3.12-slim",
+    ),
+    Rule(
+        ("create",),
+        (),
         r"exec format error",
         CreationError,
         "The image is for another platform; use one for the engine's architecture.",

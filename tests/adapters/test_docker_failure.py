@@ -58,6 +58,7 @@ ANSWERS: list[tuple[Phase, int | None, str, type[SandboxError]]] = [
     ("image", None, f"UserWarning: {NO_HELPER}", AuthError),
     ("image", 404, "manifest for python:nope not found: manifest unknown", CreationError),
     ("create", 404, "No such image: nope:latest", CreationError),
+    ("create", 400, 'exec: "/bin/sh": stat /bin/sh: no such file or directory', CreationError),
     ("create", 400, "exec /bin/sh: exec format error", CreationError),
     ("create", 400, "/sbin/docker-init: no such file or directory: unknown", CreationError),
     (
