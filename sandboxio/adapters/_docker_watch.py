@@ -48,7 +48,7 @@ def main(*, endpoint: str, tls_directory: str | None, session: str | None) -> No
     for line in sys.stdin.buffer:
         births += {b"+\n": 1, b"-\n": -1}.get(line, 0)
     if session is not None:
-        _clear(client, lambda labels: labels.get("session") == session, births)
+        clear(client, lambda labels: labels.get("session") == session, births)
 
 
 def _silence() -> None:
@@ -59,7 +59,8 @@ def _silence() -> None:
     os.close(null)
 
 
-def _clear(client: Any, theirs: Callable[[Mapping[str, str]], bool], births: int) -> None:
+def clear(client: Any, theirs: Callable[[Mapping[str, str]], bool], births: int) -> None:
+    """Remove what is there, and for a while what the engine still makes, were births under way."""
     until = time.monotonic() + SECONDS
     while not remove(client, theirs) or births > 0:
         if time.monotonic() > until:

@@ -89,8 +89,10 @@ class Watcher:
 
     def tell(self, word: bytes) -> bool:
         """Tell it that the engine is being asked for a container, or has answered."""
-        with suppress(OSError, ValueError):
-            return self._pipe is not None and self._pipe.write(word) is not None
+        if self._pipe is not None:
+            with suppress(OSError, ValueError):
+                self._pipe.write(word)
+                return True
         return False
 
     def trouble(self) -> str | None:
@@ -144,15 +146,16 @@ class Watcher:
                 env={name: os.environ[name] for name in _KEPT if name in os.environ},
                 start_new_session=True,
             )
+            assert process.stdin is not None  # noqa: S101  # for the type checkers
             self._pipe = process.stdin
-            _ours.append(self._pipe)
+            _ours.append(process.stdin)
         self.tell(json.dumps(settings).encode() + b"\n")
         listen = threading.Thread(target=self._listen, args=(process, self._settled), daemon=True)
         listen.start()
 
     def _listen(self, process: subprocess.Popen[bytes], settled: threading.Event) -> None:
         """Hear the handshake, or the last words instead of it."""
-        assert process.stdout is not None  # noqa: S101  # for the type checkers
+        assert process.stdout is not None  # noqa: S101
         assert process.stderr is not None  # noqa: S101
         with process.stdout as stdout, process.stderr as stderr:
             _release(process)

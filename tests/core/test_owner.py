@@ -46,7 +46,7 @@ def test_threads_agree_on_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
 
     told: list[str] = []
     monkeypatch.setattr(os, "getpid", lambda: -6)
-    monkeypatch.setattr(owner.secrets, "token_hex", token)
+    monkeypatch.setattr("secrets.token_hex", token)
     asking = [threading.Thread(target=lambda: told.append(owner.session())) for _ in range(2)]
     for thread in asking:
         thread.start()
@@ -143,9 +143,13 @@ def test_a_zombie_is_dead_and_so_is_what_was_reaped() -> None:
 def test_a_process_that_is_hidden_is_not_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Under `hidepid` another user's process is not in /proc, and is there."""
     told = once()
-    monkeypatch.setattr(owner, "_status", lambda pid: ("", ""))
+    monkeypatch.setattr(owner, "_status", _unseen)
     monkeypatch.setattr(os, "kill", _refused)
     assert not owner.is_dead(told)
+
+
+def _unseen(pid: int) -> tuple[str, str]:
+    return ("", "")
 
 
 def _refused(pid: int, number: int) -> None:

@@ -77,6 +77,11 @@ class Outside:
         with contextlib.suppress(NotFound):
             self.container(sandbox).remove(force=True)
 
+    def names(self) -> list[str]:
+        """Names of all containers, in any state."""
+        found = self.client.containers.list(all=True, ignore_removed=True)
+        return [str(container.name) for container in found]
+
     def containers(self, **metadata: str) -> list[str]:
         """Names of containers in any state that carry the metadata."""
         wanted = [f"io.sandboxio.meta.{key}={value}" for key, value in metadata.items()]
