@@ -93,7 +93,7 @@ class DoctorReport:
 def doctor() -> DoctorReport:
     """Look at every known backend and report; raises nothing for a backend in trouble.
 
-    Asks local engines a few questions, bounded to 5 s each, and no provider anything that
+    Asks local engines a few questions, bounded to 15 s each, and no provider anything that
     could cost money. It blocks: from async code use `anyio.to_thread.run_sync`.
 
     Example:

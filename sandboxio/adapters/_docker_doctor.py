@@ -1,7 +1,7 @@
 """What `sandboxio.doctor()` finds out about Docker.
 
 Findings are handed over one by one, so that those made before a failure are not lost. Nothing
-is created, and no value of a variable leaves this module but the engine's address.
+is created there, and no value of a variable leaves this module but the engine's address.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import anyio
 
 from sandboxio.adapters._docker_answers import Answer, section
 from sandboxio.adapters._docker_engine import Engine
+from sandboxio.adapters._docker_watcher import VARIABLE, switched_off, trial
 from sandboxio.adapters._loader import load
 from sandboxio.adapters.docker import DEFAULT_IMAGE, DockerDriver, tier_of
 from sandboxio.core.errors import BackendNotInstalled, ConnectError, SandboxError
@@ -31,6 +32,7 @@ _CAPS = (
     ("process cap", "PidsLimit"),
     ("CPU cap", "CpuCfsQuota"),
 )
+_WATCHER_FIX = f"Run your program with python itself, or accept lifetimes: export {VARIABLE}=0"
 _CGROUP_FIX = "Enable cgroup limits on the engine's host; docker info names those it lacks."
 
 
@@ -51,7 +53,10 @@ class Findings(Protocol):
 
 
 def diagnose(found: Findings) -> None:
-    """Look at the SDK, the configuration and the engine, in that order; takes up to 5 s."""
+    """Look at the SDK, the configuration and the engine, in that order.
+
+    Takes up to 5 s for what the engine says, and a watcher's handshake, a second or so.
+    """
     found.variables(*VARIABLES)
     found.isolation(DockerDriver.isolation)
     try:
@@ -76,6 +81,7 @@ def _engine(found: Findings, engine: Engine) -> None:
     _runtimes(found, answers.info)
     _caps(found, answers.info)
     _image(found, present=answers.image)
+    _watcher(found, engine)
 
 
 def _reach(found: Findings, engine: Engine) -> _Answers | None:
@@ -196,3 +202,13 @@ def _image(found: Findings, *, present: bool) -> None:
     else:
         detail = f"{DEFAULT_IMAGE} is not on the engine; the first sandbox pulls it"
         found.add("default image", "note", detail, f"docker pull {DEFAULT_IMAGE}")
+
+
+def _watcher(found: Findings, engine: Engine) -> None:
+    """Start a watcher to see whether one can be had; it has nothing to remove, and ends."""
+    if switched_off():
+        found.add("crash clean-up", "note", f"off: {VARIABLE}=0", f"unset {VARIABLE}")
+    elif (trouble := trial(engine.endpoint)) is not None:
+        found.add("crash clean-up", "note", f"off: {trouble}", _WATCHER_FIX)
+    else:
+        found.add("crash clean-up", "ok", "on: a watcher started and answered")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
 import socket
 import subprocess
 import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,8 +19,6 @@ import sandboxio
 from sandboxio.doctor import DoctorReport, doctor
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sandboxio.doctor import BackendReport, Check
     from tests.cli.conftest import Run
     from tests.cli.engine import StubEngine
@@ -76,6 +77,61 @@ def test_absent_image_is_a_note_with_the_pull_command(engine: StubEngine) -> Non
     engine.image = False
     check = checks()["default image"]
     assert (check.status, check.fix) == ("note", "docker pull python:3.12-slim")
+
+
+def test_crash_clean_up_is_on_when_a_watcher_has_answered(
+    engine: StubEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One is really started, and ends with the diagnosis."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    check = checks()["crash clean-up"]
+    assert (check.status, check.detail) == ("ok", "on: a watcher started and answered")
+    until = time.monotonic() + 20
+    while _processes_at_home_in(tmp_path):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def _processes_at_home_in(folder: Path) -> list[str]:
+    found: list[str] = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            found += [str(path)] if f"HOME={folder}".encode() in path.read_bytes() else []
+    return found
+
+
+def test_crash_clean_up_that_is_switched_off(
+    engine: StubEngine, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LIFE-4: the reason and the way back are shown; it is no failure."""
+    monkeypatch.setenv("SBX_DOCKER_REAPER", "0")
+    check = checks()["crash clean-up"]
+    assert (check.status, check.detail) == ("note", "off: SBX_DOCKER_REAPER=0")
+    assert check.fix == "unset SBX_DOCKER_REAPER"
+    shown = run("doctor", "--json")
+    assert shown.code == 0
+    assert "off: SBX_DOCKER_REAPER=0" in shown.out
+
+
+def test_crash_clean_up_that_cannot_be_had(
+    engine: StubEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LIFE-4: a program that is no Python interpreter is told so."""
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    check = checks()["crash clean-up"]
+    assert (check.status, bool(check.fix)) == ("note", True)
+    assert check.detail.startswith("off: sys.executable is no Python interpreter")
+
+
+def test_crash_clean_up_whose_watcher_ends(
+    engine: StubEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """LIFE-4: it counts only after a handshake; the watcher's last words are the reason."""
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho no room >&2; exit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    assert checks()["crash clean-up"].detail == "off: the watcher ended (no room)"
 
 
 def test_engine_that_talks_nonsense_ends_in_a_finding(engine: StubEngine) -> None:

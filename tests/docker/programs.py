@@ -155,6 +155,16 @@ def descriptors(pid: int) -> dict[int, str]:
     return held
 
 
+def at_home_in(folder: Path) -> list[int]:
+    """Pids of processes whose home is the folder."""
+    found: list[int] = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            home = f"HOME={folder}".encode() in path.read_bytes().split(b"\0")
+            found += [int(path.parent.name)] if home else []
+    return found
+
+
 def children(pid: int) -> list[int]:
     """Pids of the children of a process, zombies included."""
     found: list[int] = []

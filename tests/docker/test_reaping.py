@@ -18,6 +18,7 @@ from sandboxio.core import owner
 from tests.docker.programs import (
     Program,
     Programs,
+    at_home_in,
     children,
     descriptors,
     is_running,
@@ -291,6 +292,25 @@ def test_a_watcher_that_is_signalled(program: Programs) -> None:
     os.killpg(one.pid, signal.SIGINT)
     one.killed()
     one.wait_for_none()
+
+
+def test_the_diagnosis_in_a_program_that_has_sandboxes(program: Programs, tmp_path: Path) -> None:
+    """`doctor()` starts a watcher of its own, whose end costs nobody a sandbox."""
+    one = program(
+        """\
+        sb = make(); say(); input()
+        docker = sandboxio.doctor().backends[0]
+        say({check.name: check.detail for check in docker.checks}["crash clean-up"])
+        input(); sb.run(["true"]); sb.close(); sys.exit(7)
+        """,
+        HOME=str(tmp_path),
+    )
+    one.hear()
+    one.go_on()
+    one.hear("on: a watcher started and answered")
+    wait_until(lambda: sorted(at_home_in(tmp_path)) == sorted([one.pid, one.watcher()]))
+    one.go_on()
+    assert one.process.wait(15) == 7
 
 
 def test_a_watcher_is_nobodys_child(lasting: Program) -> None:

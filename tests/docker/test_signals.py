@@ -114,9 +114,13 @@ def test_two_interrupts(
 
 @pytest.mark.parametrize("program", [SYNC, ASYNC], ids=["sync", "async"])
 def test_a_termination_without_handler(
-    interrupt: Callable[..., Interrupted], outside: Outside, program: str
+    interrupt: Callable[..., Interrupted],
+    outside: Outside,
+    program: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """PY-5: nothing of ours runs at SIGTERM; the lifetime stops the sandbox all the same."""
+    """LIFE-3: without a watcher the lifetime stops the sandbox of a program that is killed."""
+    monkeypatch.setenv("SBX_DOCKER_REAPER", "0")
     ended = interrupt(program, [signal.SIGTERM], timeout=4)
     assert ended.returncode == -signal.SIGTERM
     (name,) = outside.containers(signal=ended.label)
