@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 import pytest
 
 from sandboxio import (
@@ -33,6 +32,9 @@ from sandboxio.guest.shell_files import ShellFiles
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+    from anyio.abc import Process
+
+    from sandboxio.core.models import StreamName
     from sandboxio.core.requests import ExecRequest
 
 pytestmark = [
@@ -75,72 +77,60 @@ NAMES = [
 
 
 class HostChannel:
-    """An `ExecChannel` that runs a command on this host; input is complete once it is awaited."""
+    """An `ExecChannel` that runs a command on this host: stdout first, then stderr."""
 
-    def __init__(self, request: ExecRequest, cwd: Path, log: list[str]) -> None:
-        self._request = request
-        self._cwd = cwd
+    def __init__(self, process: Process, log: list[str]) -> None:
+        self._process = process
         self._log = log
-        self._stdin = b""
-        self._process: subprocess.Popen[bytes] | None = None
-        self._chunks: list[OutputChunk] | None = None
+        self._status: ExitStatus | None = None
 
     async def receive(self) -> OutputChunk | None:
-        if self._process is None:
-            self._process = self._start()
-            if word := await anyio.to_thread.run_sync(self._first_word, self._process):
-                return OutputChunk("stdout", word)
-        if self._chunks is None:
-            await anyio.to_thread.run_sync(self._finish, self._process)
-        return self._chunks.pop(0) if self._chunks else None
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        for name, pipe in (("stdout", self._process.stdout), ("stderr", self._process.stderr)):
+            with suppress(anyio.EndOfStream):
+                return OutputChunk(cast("StreamName", name), await pipe.receive())
+        self._status = ExitStatus(await self._process.wait())
+        return None
 
     async def send(self, data: bytes) -> None:
-        await anyio.lowlevel.checkpoint()
-        self._stdin += data
+        assert self._process.stdin is not None
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await self._process.stdin.send(data)
 
     async def close_stdin(self) -> None: ...
 
     async def wait(self) -> ExitStatus:
-        return ExitStatus(0 if self._process is None else self._process.returncode)
+        await anyio.lowlevel.checkpoint()
+        return self._status or ExitStatus(137)
 
     async def kill(self) -> KillReport:
         self._log.append("kill")
-        if self._process is not None:
+        with suppress(ProcessLookupError):
             self._process.kill()
-            await anyio.to_thread.run_sync(self._process.communicate)
+        await self._process.wait()
         return KillReport(complete=True)
 
     async def aclose(self) -> None:
         self._log.append("aclose")
+        await self._process.aclose()
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        user = NOBODY if os.getuid() == 0 else None
-        return subprocess.Popen(
-            self._request.argv,
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=self._cwd,
-            env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
-            umask=0o077,
-            user=user,
-            group=user,
-            extra_groups=None if user is None else [],
-        )
 
-    def _first_word(self, process: subprocess.Popen[bytes]) -> bytes:
-        """Return what the script says before it reads its input, if it reads any."""
-        assert process.stdout is not None
-        return process.stdout.readline() if self._request.stdin else b""
-
-    def _finish(self, process: subprocess.Popen[bytes]) -> None:
-        stdout, stderr = process.communicate(self._stdin)
-        self._chunks = [
-            OutputChunk("stdout", stdout[:5]),
-            OutputChunk("stderr", stderr),
-            OutputChunk("stdout", stdout[5:]),
-        ]
+async def on_host(
+    request: ExecRequest, cwd: Path, log: list[str], path: str = "/usr/bin:/bin"
+) -> HostChannel:
+    """Start a command on this host, as an unprivileged user where we are root."""
+    user = NOBODY if os.getuid() == 0 else None
+    process = await anyio.open_process(
+        request.argv,
+        cwd=cwd,
+        env={"PATH": path, "LC_ALL": "C.UTF-8"},
+        umask=0o077,
+        user=user,
+        group=user,
+        extra_groups=None if user is None else [],
+    )
+    return HostChannel(process, log)
 
 
 @pytest.fixture
@@ -163,7 +153,7 @@ def log() -> list[str]:
 @pytest.fixture
 def files(place: Path, log: list[str]) -> ShellFiles:
     async def start(request: ExecRequest) -> HostChannel:
-        return HostChannel(request, place, log)
+        return await on_host(request, place, log)
 
     return ShellFiles(start, timeout=30, give_up=anyio.lowlevel.checkpoint)
 
@@ -604,19 +594,19 @@ async def test_a_write_cut_short_takes_its_part_away(
     assert log == ["kill", "aclose", "aclose"]
 
 
-async def test_an_answer_that_cannot_be_read(place: Path) -> None:
-    """A guest that describes a file in a way of its own is a mapped error."""
-
-    class Lying(HostChannel):
-        def _finish(self, process: subprocess.Popen[bytes]) -> None:
-            process.communicate()
-            process.returncode = 0
-            self._chunks = [OutputChunk("stdout", b"nonsense")]
+async def test_the_systems_tools_come_first(place: Path) -> None:
+    """A program that a user has put first on PATH does not decide what the file API says."""
+    (place / "file").write_bytes(b"content")
+    for name in ("sh", "stat", "cat", "find", "head", "wc", "rm"):
+        (place / name).write_text("#!/bin/sh\necho a lie\n")
+        (place / name).chmod(0o755)
 
     async def start(request: ExecRequest) -> HostChannel:
-        return Lying(request, place, [])
+        return await on_host(request, place, [], path=f"{place}:/usr/bin:/bin")
 
-    with pytest.raises(LinkLost):
-        await ShellFiles(start, timeout=5, give_up=anyio.lowlevel.checkpoint).stat(
-            "f", follow=False
-        )
+    files = ShellFiles(start, timeout=30, give_up=anyio.lowlevel.checkpoint)
+    await write(files, "new", b"written")
+    assert await read(files, "file") + await read(files, "new") == b"contentwritten"
+    assert len(await files.ls(".")) == 9
+    await files.remove("new", recursive=True)
+    assert not (place / "new").exists()
