@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
@@ -32,6 +32,7 @@ MAX_READ_BYTES = 256 * 1024 * 1024
 MAX_DOWNLOAD_BYTES = 16 * 1024 * 1024 * 1024
 """Most that `download()` writes to the host's disk."""
 TRANSFERS = Capability.FILESYSTEM | Capability.UPLOAD_DOWNLOAD
+_DOWNLOADS_AT_MOST = "download() writes at most 16 GiB."
 _PIECE = 256 * 1024
 _BATCH = 1024 * 1024
 _LARGEST = 2**62
@@ -126,10 +127,10 @@ class SandboxFiles:
 
         async def act(record: OperationRecord) -> None:
             info = await self._driver.files.stat(where, follow=True)
+            if info.kind == "file" and info.size > MAX_DOWNLOAD_BYTES:
+                raise _too_large(_DOWNLOADS_AT_MOST)
             async with _new_file(place, info.mode & 0o755) as target:
-                sink = _Bounded(
-                    MAX_DOWNLOAD_BYTES, "download() writes at most 16 GiB.", target=target
-                )
+                sink = _Bounded(MAX_DOWNLOAD_BYTES, _DOWNLOADS_AT_MOST, target=target)
                 await self._driver.files.read(where, offset=0, length=None, sink=sink.add)
                 await sink.flush()
             record.bytes_out = sink.size
@@ -169,9 +170,7 @@ class _Bounded:
     async def add(self, piece: bytes) -> None:
         self.size += len(piece)
         if self.size > self._limit:
-            raise FileSystemError(
-                self._complaint, hint="Use read(offset=, length=) for ranges.", outcome="done"
-            )
+            raise _too_large(self._complaint)
         self.parts.append(piece)
         self._waiting += len(piece)
         if self._target is not None and self._waiting >= _BATCH:
@@ -182,7 +181,19 @@ class _Bounded:
         target = self._target
         if target is not None:
             parts, self.parts, self._waiting = self.parts, [], 0
-            await threads.run(lambda: target.writelines(parts))
+            await threads.run(lambda: _put(target, parts))
+
+
+def _too_large(complaint: str) -> FileSystemError:
+    return FileSystemError(complaint, hint="Use read(offset=, length=) for ranges.", outcome="done")
+
+
+def _put(target: IO[bytes], parts: list[bytes]) -> None:
+    try:
+        target.writelines(parts)
+        target.flush()
+    except OSError as exc:
+        raise _unwritable(target.name, exc) from exc
 
 
 @asynccontextmanager
@@ -204,11 +215,10 @@ async def _new_file(local: Path, mode: int) -> AsyncGenerator[IO[bytes]]:
         lambda: _kept(_open_target(local), late), late=lambda: _discard_all(late)
     )
     try:
-        with target:
-            yield target
-        await threads.run(lambda: _publish(Path(target.name), local, mode))
+        yield target
+        await threads.run(lambda: _publish(target, local, mode))
     except BaseException:
-        _discard(Path(target.name))
+        _discard(target)
         raise
 
 
@@ -226,9 +236,7 @@ def _open_source(local: Path) -> IO[bytes]:
             raise ConfigurationError(f"local {str(local)!r} is not a regular file of this host.")
         return local.open("rb")
     except OSError as exc:
-        raise ConfigurationError(
-            f"local {str(local)!r} cannot be read on this host: {exc.strerror}."
-        ) from exc
+        raise _unreadable(local, exc) from exc
 
 
 def _open_target(local: Path) -> IO[bytes]:
@@ -239,19 +247,27 @@ def _open_target(local: Path) -> IO[bytes]:
             dir=local.parent, prefix=f".{local.name[:32]}.", suffix=".part", delete=False
         )
     except OSError as exc:
-        raise ConfigurationError(
-            f"local {str(local)!r} cannot be written on this host: {exc.strerror}."
-        ) from exc
+        raise _unwritable(local, exc) from exc
 
 
-def _publish(part: Path, local: Path, mode: int) -> None:
+def _publish(target: IO[bytes], local: Path, mode: int) -> None:
+    part = Path(target.name)
     try:
+        target.close()
         part.chmod(mode | stat.S_IRUSR | stat.S_IWUSR)
         part.replace(local)
     except OSError as exc:
-        raise ConfigurationError(
-            f"local {str(local)!r} cannot be written on this host: {exc.strerror}."
-        ) from exc
+        raise _unwritable(local, exc) from exc
+
+
+def _unreadable(local: object, exc: OSError) -> ConfigurationError:
+    return ConfigurationError(f"local {str(local)!r} cannot be read on this host: {exc.strerror}.")
+
+
+def _unwritable(local: object, exc: OSError) -> ConfigurationError:
+    return ConfigurationError(
+        f"local {str(local)!r} cannot be written on this host: {exc.strerror}."
+    )
 
 
 def _kept(file: IO[bytes], kept: list[IO[bytes]]) -> IO[bytes]:
@@ -266,22 +282,30 @@ def _close_all(files: list[IO[bytes]]) -> None:
 
 def _discard_all(files: list[IO[bytes]]) -> None:
     """Dispose of a file whose operation was cancelled before it knew of it."""
-    _close_all(files)
     for file in files:
-        _discard(Path(file.name))
+        _discard(file)
 
 
-def _discard(part: Path) -> None:
-    part.unlink(missing_ok=True)
+def _discard(file: IO[bytes]) -> None:
+    with suppress(OSError):  # a full disk does not take what is left in the buffer either
+        file.close()
+    Path(file.name).unlink(missing_ok=True)
 
 
 async def _pieces(source: IO[bytes], size: int) -> AsyncGenerator[bytes]:
     while size > 0:
-        piece = await threads.run(partial(source.read, min(size, _PIECE)))
+        piece = await threads.run(partial(_take, source, min(size, _PIECE)))
         if not piece:
             raise ConfigurationError("The local file became shorter while it was uploaded.")
         size -= len(piece)
         yield piece
+
+
+def _take(source: IO[bytes], size: int) -> bytes:
+    try:
+        return source.read(size)
+    except OSError as exc:
+        raise _unreadable(source.name, exc) from exc
 
 
 async def _one(payload: bytes) -> AsyncGenerator[bytes]:

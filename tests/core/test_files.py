@@ -6,6 +6,8 @@ import gc
 import os
 import stat
 import sys
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -22,7 +24,7 @@ from sandboxio import (
 from tests.stepwise import cancel_at_each_await
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Generator
 
     from sandboxio.core.backend import DriverBackend
     from sandboxio.core.sandbox import Sandbox
@@ -238,6 +240,89 @@ async def test_a_download_that_fails_leaves_nothing(
             await sandbox.files.download(remote, local)
     assert list(tmp_path.iterdir()) == [local]
     assert local.read_bytes() == b"before"
+
+
+class Changing(dict[str, bytes]):
+    """Files whose content is another at each look."""
+
+    def __init__(self, name: str, *contents: bytes) -> None:
+        super().__init__({name: contents[0]})
+        self._contents = list(contents)
+
+    def __getitem__(self, name: str) -> bytes:
+        return self._contents.pop(0)
+
+
+async def test_a_file_too_large_to_download_is_refused_at_once(
+    sandbox: Sandbox, driver: DoubleDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is said to be beyond the limit is not read up to it first."""
+    monkeypatch.setattr("sandboxio.core.files.MAX_DOWNLOAD_BYTES", 10)
+    driver.stored = Changing("f", b"x" * 11, b"")
+    with pytest.raises(FileSystemError, match="at most"):
+        await sandbox.files.download("f", tmp_path / "local")
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_file_that_grows_during_its_download(
+    sandbox: Sandbox, driver: DoubleDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit holds for what arrives, whatever was said of it."""
+    monkeypatch.setattr("sandboxio.core.files.MAX_DOWNLOAD_BYTES", 10)
+    driver.stored = Changing("f", b"x" * 10, b"x" * 11)
+    with pytest.raises(FileSystemError, match="at most"):
+        await sandbox.files.download("f", tmp_path / "local")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="rlimits are POSIX")
+@pytest.mark.parametrize("size", [70_000, 1_200_000])
+async def test_a_host_without_room(
+    sandbox: Sandbox, driver: DoubleDriver, remote: str, tmp_path: Path, size: int
+) -> None:
+    """A disk of the host that is full is a mapped error; nothing is left there."""
+    driver.stored[remote] = b"x" * size
+    with file_size_limit(65_536), pytest.raises(ConfigurationError, match="written on this host"):
+        await sandbox.files.download(remote, tmp_path / "local")
+    assert list(tmp_path.iterdir()) == []
+
+
+@contextmanager
+def file_size_limit(most: int) -> Generator[None]:
+    """Have this process write no file beyond a size, as if the disk were full."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it finds descriptors in /proc")
+async def test_a_host_that_fails_to_read(
+    sandbox: Sandbox, driver: DoubleDriver, tmp_path: Path
+) -> None:
+    """A read error of the host in the middle of an upload is a mapped error."""
+    local = tmp_path / "local"
+    local.write_bytes(b"x" * 10)
+    driver.steps.call["file_write"] = lambda: spoil(local)
+    with pytest.raises(ConfigurationError, match="read on this host"):
+        await sandbox.files.upload(local, "remote")
+    assert driver.stored == {}
+
+
+def spoil(path: Path) -> None:
+    """Make every read of a file that this process has open fail."""
+    (number,) = [
+        int(entry.name)
+        for entry in Path("/proc/self/fd").iterdir()
+        if entry.is_symlink() and os.readlink(entry) == str(path)
+    ]
+    directory = os.open(path.parent, os.O_RDONLY)
+    os.dup2(directory, number)
+    os.close(directory)
 
 
 async def test_a_missing_file_is_not_downloaded(sandbox: Sandbox, tmp_path: Path) -> None:
