@@ -107,6 +107,7 @@ def test_programs_that_are_killed_while_they_create(program: Programs) -> None:
     assert [name for one in started for name in one.left()] == []
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "asked",
     [Fault(CREATE, hold=2.5), Fault(CREATE, delay=60)],
@@ -126,11 +127,13 @@ def test_a_program_that_is_killed_before_the_engine_answers(
         if asked.delay:
             wait_until(one.left)
         one.killed()
+        killed = time.monotonic()
         seen = [next(events)["Action"]]
         while seen[-1] != "destroy":
             seen.append(next(events)["Action"])
         events.close()
     assert seen[0] == "create"
+    assert time.monotonic() - killed < 20
 
 
 ENDINGS = "(sys.exit, lambda: 1 / 0, lambda: os._exit(0), lambda: None)"
