@@ -41,7 +41,17 @@ class PrivateEngine:
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    *("dockerd", "--host", self.url, "--pidfile", str(self._folder / "pid")),
+                    # Without a bridge of its own it removes the default one: of its own network.
+                    *(
+                        "unshare",
+                        "--net",
+                        "--",
+                        "dockerd",
+                        "--host",
+                        self.url,
+                        "--pidfile",
+                        str(self._folder / "pid"),
+                    ),
                     *("--data-root", str(self._folder / "data")),
                     *("--exec-root", str(self._folder / "exec")),
                     *("--bridge", "none", "--iptables=false", "--ip-forward=false"),

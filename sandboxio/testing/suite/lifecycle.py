@@ -129,8 +129,9 @@ class LifecycleSuite(EndCases):
         assert await self.sh(sandbox, 'echo "$MODE$MORE"') == "before\n"
 
     @case("LIFE-011", needs=COMMANDS)
-    async def test_the_default_user(self, sandbox: AsyncSandbox) -> None:
+    async def test_the_default_user(self, create: Create) -> None:
         """Without `user` commands run as an unprivileged user that may write where it starts."""
+        sandbox = await create(user=None)
         assert (await self.sh(sandbox, "touch mine && id -u")).strip() != "0"
 
     @case("LIFE-012", needs=COMMANDS)
