@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -35,20 +36,22 @@ async def _cancelled_at(step: int, act: Callable[[], Awaitable[object]], scopes:
 
 
 @coroutine
-def _counted(call: Awaitable[object], moments: dict[int, anyio.CancelScope]) -> Generator[Any, Any]:
+def _counted(
+    call: Awaitable[object], moments: dict[int, anyio.CancelScope]
+) -> Generator[Any, Any, object]:
     """Await something, and cancel scopes at numbered awaits of it."""
-    steps = call.__await__()
-    number, send, value = 0, steps.send, None
+    steps: Generator[Any, Any, object] = call.__await__()
+    number = 0
+    proceed: Callable[[], Any] = partial(steps.send, None)
     while True:
         try:
-            waiting = send(value)
+            waiting = proceed()
         except StopIteration as end:
             return end.value
         number += 1
         if number in moments:
             moments[number].cancel()
         try:
-            value = yield waiting
-            send = steps.send
+            proceed = partial(steps.send, (yield waiting))
         except BaseException as exc:  # noqa: BLE001  # it goes on to the call
-            value, send = exc, steps.throw  # type: ignore[assignment]
+            proceed = partial(steps.throw, exc)

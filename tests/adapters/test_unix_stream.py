@@ -45,10 +45,10 @@ async def test_data_and_its_end(ends: tuple[UnixStream, socket.socket]) -> None:
 async def test_a_slow_reader_is_waited_for(ends: tuple[UnixStream, socket.socket]) -> None:
     """Much data is sent whole, in order, as fast as it is read."""
     stream, other = ends
+    got = b""
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(stream.send, LARGE)
-            got = b""
             while len(got) < len(LARGE):
                 got += await anyio.to_thread.run_sync(other.recv, 65536)
     assert got == LARGE

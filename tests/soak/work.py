@@ -175,7 +175,7 @@ class Holdings:
 
     def beyond(self, before: Holdings) -> list[str]:
         """Say what has grown, more than keeping a few connections open would make it."""
-        found = []
+        found: list[str] = []
         if self.descriptors > before.descriptors + 5:
             found.append(f"descriptors grew from {before.descriptors} to {self.descriptors}")
         if len(self.threads) > len(before.threads) + 2:
