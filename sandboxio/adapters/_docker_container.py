@@ -273,6 +273,15 @@ def _add_file(archive: tarfile.TarFile, path: str, content: str) -> None:
     archive.addfile(member, io.BytesIO(data))
 
 
+def check_identity(described: ContainerDescription, name: str) -> None:
+    """Raise unless the engine describes the container it was asked to make."""
+    if described.name != name or not is_ours(described.name, described.labels):
+        raise CreationError(
+            "The engine describes another container than the one it was asked to make.",
+            outcome="not_started",
+        )
+
+
 def check_limits(described: ContainerDescription, request: CreateRequest) -> None:
     """Compare the caps the engine holds with those asked for.
 

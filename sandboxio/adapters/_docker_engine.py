@@ -89,11 +89,7 @@ class Engine:
     async def runtimes(self) -> dict[str, str]:
         """Return the engine's runtimes and the path of each; asked once."""
         if self._runtimes is None:
-            info = await self.call("connect", lambda client: client.info())
-            self._runtimes = {
-                str(name): str(entry.get("path", ""))
-                for name, entry in section(info, "Runtimes").items()
-            }
+            self._runtimes = await self.call("connect", _runtimes)
         return self._runtimes
 
     async def find(self, name: str) -> ContainerDescription | None:
@@ -218,9 +214,21 @@ def _client_class(docker: Any) -> Any:
             parent: Any = super()
             parent._raise_for_status(response)
             if not (200 <= response.status_code < 300 or response.status_code == 304):
+                response.close()
                 raise docker.errors.APIError(
                     "no answer of an engine", response=response, explanation=response.reason
                 )
+
+        def _result(self, response: Any, json: bool = False, binary: bool = False) -> Any:
+            parent: Any = super()
+            answer = parent._result(response, json, binary)
+            listing = response.url.partition("?")[0].endswith("/containers/json")
+            if json and not isinstance(answer, list if listing else dict):
+                raise TypeError(f"{type(answer).__name__} is not what was asked for")
+            return answer
+
+        def _disable_socket_timeout(self, socket: Any) -> None:
+            """Keep it: the operation's own deadline is what there is."""
 
     return Client
 
@@ -234,6 +242,11 @@ def _tls(docker: Any, endpoint: Endpoint) -> Any:
         ca_cert=str(folder / "ca.pem"),
         verify=True,
     )
+
+
+def _runtimes(client: Any) -> dict[str, str]:
+    known = section(client.info(), "Runtimes")
+    return {str(name): str(entry.get("path", "")) for name, entry in known.items()}
 
 
 def _find(client: Any, name: str) -> ContainerDescription | None:

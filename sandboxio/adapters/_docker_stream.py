@@ -108,7 +108,7 @@ async def connect(endpoint: Endpoint) -> ByteStream:
     try:
         with anyio.fail_after(_CONNECT_TIMEOUT):
             return await _open(endpoint)
-    except (OSError, TimeoutError) as exc:
+    except (OSError, TimeoutError, anyio.BrokenResourceError, anyio.EndOfStream) as exc:
         raise ConnectError(
             f"The engine cannot be reached: {type(exc).__name__}.",
             hint=endpoint.hint,
@@ -158,6 +158,8 @@ async def _handshake(
     if response.status_code == 101:
         return bytes(connection.trailing_data[0])
     if response.status_code == 200:
+        if {b"content-length", b"transfer-encoding"} & {name for name, _ in response.headers}:
+            raise ConnectError("The engine's answer is not a stream.", outcome="unknown")
         event = connection.next_event()
         return bytes(event.data) if isinstance(event, h11.Data) else b""
     raise failure(phase, response.status_code, await _message(h11, connection, stream))
@@ -182,7 +184,10 @@ async def _next_event(h11: Any, connection: Any, stream: ByteStream) -> Any:
 async def _message(h11: Any, connection: Any, stream: ByteStream) -> str:
     body = b""
     while len(body) < _BODY_LIMIT:
-        event = await _next_event(h11, connection, stream)
+        try:
+            event = await _next_event(h11, connection, stream)
+        except ConnectError:  # it ends with the connection
+            break
         if not isinstance(event, h11.Data):
             break
         body += bytes(event.data)

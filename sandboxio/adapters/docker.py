@@ -26,7 +26,14 @@ from sandboxio.adapters._docker_stream import READ_BYTES, FrameDecoder
 from sandboxio.adapters._docker_watcher import ANSWERED, BEGUN, watcher_for
 from sandboxio.core.backend import DriverBackend
 from sandboxio.core.config import BackendConfig
-from sandboxio.core.errors import ConfigurationError, ConnectError, CreationError, SandboxGone
+from sandboxio.core.errors import (
+    ConfigurationError,
+    ConnectError,
+    CreationError,
+    LinkLost,
+    SandboxError,
+    SandboxGone,
+)
 from sandboxio.core.lifecycle import undone_on_failure
 from sandboxio.core.models import ManagedSandbox
 from sandboxio.core.requests import text
@@ -46,6 +53,7 @@ _CONTAINER_RUNTIMES = ("runc", "crun")
 _LAST_WORDS = 2048
 _BIRTH_SECONDS = 60.0
 """Seconds the engine has to answer a create call, whatever the caller's own deadline is."""
+_ENDING_PAUSES = (0.05, 0.1, 0.2, 0.4)
 _BIRTH_PAUSE, _LATE_BIRTH_PAUSE = 0.02, 0.2
 
 
@@ -168,6 +176,7 @@ class DockerDriver:
         await self.engine.call("create", lambda client: client.put_archive(container, "/", archive))
         report = await self._start(container)
         described = await self._describe(container)
+        containers.check_identity(described, birth.name)
         containers.check_limits(described, request)
         containers.check_network(described, request)
         probe.verify(report, network=request.network.egress != "deny")
@@ -220,8 +229,16 @@ class DockerDriver:
             with anyio.CancelScope(shield=True), contextlib.suppress(OSError):
                 await stream.aclose()
 
-    async def _first_process_ended(self, container: str, stderr: bytes) -> CreationError:
-        code = (await self._describe(container)).exit_code
+    async def _first_process_ended(self, container: str, stderr: bytes) -> SandboxError:
+        described = await self._describe(container)
+        for pause in _ENDING_PAUSES:  # the engine may not have noticed yet
+            if not described.running:
+                break
+            await anyio.sleep(pause)
+            described = await self._describe(container)
+        if described.running:
+            return LinkLost("The connection to the engine broke while the sandbox started.")
+        code = described.exit_code
         words = stderr[-_LAST_WORDS:].decode("utf-8", "replace").strip()
         hint = "Use an image with a shell and sleep, such as docker://python:3.12-slim"
         if "exec format error" in words.lower():
@@ -256,16 +273,12 @@ class DockerDriver:
     async def list_managed(self, labels: Mapping[str, str]) -> list[ManagedSandbox]:
         filters = [f"{containers.PREFIX}managed=true"]
         filters += [f"{containers.PREFIX}meta.{key}={value}" for key, value in labels.items()]
-        found: list[Answer] = await self.engine.call(
-            "connect", lambda client: client.containers(all=True, filters={"label": filters})
-        )
-        return [
-            _managed(entry)
-            for entry in found
-            if any(
-                containers.is_ours(str(name), labels_of(entry)) for name in entry.get("Names") or ()
-            )
-        ]
+
+        def ask(client: Any) -> list[ManagedSandbox]:
+            found: list[Answer] = client.containers(all=True, filters={"label": filters})
+            return [_managed(entry) for entry in found if _is_ours(entry)]
+
+        return await self.engine.call("connect", ask)
 
     async def remove_managed(self, sandbox_id: str) -> bool:
         found = await self._find(sandbox_id)
@@ -321,6 +334,11 @@ def tier_of(runtime: str) -> IsolationTier:
 
 def _default_user(facts: ImageFacts, spec: str | None) -> User:
     return containers.caller_user(facts, spec) if spec else containers.sandbox_user(facts)
+
+
+def _is_ours(entry: Answer) -> bool:
+    labels = labels_of(entry)
+    return any(containers.is_ours(str(name), labels) for name in entry.get("Names") or ())
 
 
 def _managed(entry: Answer) -> ManagedSandbox:
