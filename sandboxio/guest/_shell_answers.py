@@ -22,8 +22,8 @@ _KINDS: dict[int, FileKind] = {0o100000: "file", 0o040000: "directory", 0o120000
 
 def described(path: str, said: bytes, mark: bytes) -> FileInfo:
     """Read the answer of `STAT`."""
-    head, *rest = [record.removesuffix(b"\n") for record in said.split(mark)[1:]] or [b""]
-    match = _ONE.match(head)
+    numbers, *rest = _records(said, mark) or [b""]
+    match = _ONE.match(numbers)
     if match is None:
         raise _unreadable()
     return _info(path, match.groups(), rest[0] if rest else None)
@@ -35,8 +35,7 @@ def listed(path: str, said: bytes, mark: bytes) -> list[FileInfo]:
     entries: dict[bytes, tuple[bytes, ...]] = {}
     targets: dict[bytes, bytes] = {}
     link = b""
-    for record in said.split(mark)[1:]:
-        body = record.removesuffix(b"\n")
+    for body in _records(said, mark):
         if body.startswith(b"@"):
             link = body[1:].removeprefix(b"./")
         elif body.startswith(b"="):
@@ -55,6 +54,13 @@ def failure(path: str, code: int, complaint: bytes) -> FileSystemError:
     words = " ".join(complaint.decode("utf-8", "replace").split()) or f"exit code {code}"
     said = "".join(sign if sign.isprintable() else "?" for sign in words)
     return CODES.get(code, FileSystemError)(f"{path!r}: {said}", outcome="done")
+
+
+def _records(said: bytes, mark: bytes) -> list[bytes]:
+    before, *records = said.split(mark)
+    if before:
+        raise _unreadable()
+    return [record.removesuffix(b"\n") for record in records]
 
 
 def _entry(body: bytes) -> tuple[bytes, ...]:

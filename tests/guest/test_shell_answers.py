@@ -44,6 +44,14 @@ def test_numbers_that_no_file_has(numbers: bytes) -> None:
         listed("d", MARK + numbers + b" ./name\n", MARK)
 
 
+def test_an_answer_without_the_mark() -> None:
+    """What does not begin with the mark of the call is no empty answer."""
+    for read in (described, listed):
+        with pytest.raises(FileSystemError, match="cannot be read"):
+            read("d", b"81a4 5 60\n", MARK)
+    assert listed("d", b"", MARK) == []
+
+
 @pytest.mark.parametrize("name", [b"", b".", b"..", b"../x", b"a/b", b"/etc", b"a\0b", b"n" * 256])
 def test_names_that_no_entry_has(name: bytes) -> None:
     """What a listing calls an entry is a name within that directory, or is refused."""
