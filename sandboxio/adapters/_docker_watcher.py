@@ -15,9 +15,9 @@ import sys
 import threading
 import time
 import warnings
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -25,6 +25,8 @@ from sandboxio.core import owner, threads
 from sandboxio.core.errors import CrashCleanupWarning
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from sandboxio.adapters._docker_endpoint import Endpoint
 
 VARIABLE = "SBX_DOCKER_REAPER"
@@ -58,7 +60,8 @@ class Watcher:
         self._endpoint = endpoint
         self._session = session
         self._starting = threading.Lock()
-        self._pipe: IO[bytes] | None = None
+        self._pipe: int | None = None
+        """The writing end; a number, for what is left open at the interpreter's exit is meant."""
         self._settled = threading.Event()
         self._due = math.inf
         self._armed = False
@@ -89,10 +92,8 @@ class Watcher:
 
     def tell(self, word: bytes) -> bool:
         """Tell it that the engine is being asked for a container, or has answered."""
-        if self._pipe is not None:
-            with suppress(OSError, ValueError):
-                self._pipe.write(word)
-                return True
+        with _lock, suppress(OSError):
+            return self._pipe is not None and os.write(self._pipe, word) > 0
         return False
 
     def trouble(self) -> str | None:
@@ -105,6 +106,7 @@ class Watcher:
         with self._starting:
             if self._due < math.inf and (not self._armed or self.tell(_NOTHING)):
                 return
+            self.end()
             self._settled, self._armed = threading.Event(), False
             self._due = time.monotonic() + HANDSHAKE_SECONDS
             self._trouble = unable()
@@ -113,6 +115,7 @@ class Watcher:
                     self._spawn()
                 except (OSError, RuntimeError) as exc:
                     self._trouble = f"{sys.executable} does not start: {exc}"
+                    self.end()
             if self._trouble is not None:
                 self._settled.set()
 
@@ -125,8 +128,10 @@ class Watcher:
 
     def end(self) -> None:
         """Let it find that its program has ended."""
-        if self._pipe is not None:
-            self._pipe.close()
+        with _lock, suppress(OSError):  # nobody writes to a number that was closed
+            pipe, self._pipe = self._pipe, None
+            if pipe is not None:
+                os.close(pipe)
 
     def _spawn(self) -> None:
         settings = {
@@ -135,10 +140,10 @@ class Watcher:
             "tls_directory": self._endpoint.tls_directory,
             "session": self._session,
         }
-        with _lock:  # no fork comes in between, and takes the writing end along
+        with _lock, _pipe() as (reader, self._pipe):  # no fork comes in between
             process = subprocess.Popen(  # this interpreter, with a program of ours
                 [sys.executable, "-I", "-c", _PROGRAM],
-                stdin=subprocess.PIPE,
+                stdin=reader,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
@@ -146,16 +151,13 @@ class Watcher:
                 env={name: os.environ[name] for name in _KEPT if name in os.environ},
                 start_new_session=True,
             )
-            assert process.stdin is not None  # noqa: S101  # for the type checkers
-            self._pipe = process.stdin
-            _ours.append(process.stdin)
         self.tell(json.dumps(settings).encode() + b"\n")
         listen = threading.Thread(target=self._listen, args=(process, self._settled), daemon=True)
         listen.start()
 
     def _listen(self, process: subprocess.Popen[bytes], settled: threading.Event) -> None:
         """Hear the handshake, or the last words instead of it."""
-        assert process.stdout is not None  # noqa: S101
+        assert process.stdout is not None  # noqa: S101  # for the type checkers
         assert process.stderr is not None  # noqa: S101
         with process.stdout as stdout, process.stderr as stderr:
             _release(process)
@@ -165,7 +167,18 @@ class Watcher:
                 words = stderr.read().decode("utf-8", "replace").strip()[-_LAST_WORDS:]
                 said = words.splitlines()[-1] if words else "without a word"
                 self._trouble = None if settled.is_set() else f"the watcher ended ({said})"
+                self.end()
         settled.set()
+
+
+@contextmanager
+def _pipe() -> Generator[tuple[int, int]]:
+    """Make a pipe for another process to read, whose reading end is not kept here."""
+    reader, writer = os.pipe()
+    try:
+        yield reader, writer
+    finally:
+        os.close(reader)
 
 
 def _release(process: subprocess.Popen[bytes]) -> None:
@@ -209,17 +222,14 @@ def trial(endpoint: Endpoint) -> str | None:
 
 
 _lock = threading.RLock()
-"""Held while this process forks."""
+"""Held while this process forks, and while a writing end is made, used or closed."""
 _watchers: dict[tuple[str, str | None], Watcher] = {}
-_ours: list[IO[bytes]] = []
-"""The writing ends; a forked child must not hold them, or the end of this process is missed."""
 
 
 def _let_go() -> None:
-    for pipe in _ours:
-        with suppress(OSError):
-            pipe.close()
-    _ours.clear()
+    """Close, in a forked child, the writing ends, or the end of its parent would be missed."""
+    for watcher in _watchers.values():
+        watcher.end()
     _watchers.clear()
     _lock.release()
 

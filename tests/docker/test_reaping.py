@@ -91,19 +91,18 @@ def test_programs_that_end_and_remove_nothing(program: Programs) -> None:
         one.wait_for_none()
 
 
-def test_programs_that_are_killed_while_they_create(program: Programs) -> None:
-    """LIFE-3: at whatever moment of the creation it comes, nothing is left in the end."""
-    moments = (0.0, 0.1, 0.2, 0.3, 0.6, 1.0)
-    started = {program(f"{IMPATIENT}say(); input(); make(); input()"): at for at in moments}
-    found: list[int] = []
+def test_programs_that_are_killed_while_they_create(program: Programs, tmp_path: Path) -> None:
+    """LIFE-3: at whatever moment after the watcher's start it comes, nothing is left in the end."""
+    moments = (0.0, 0.05, 0.1, 0.2, 0.3, 0.6)
+    code = f"{IMPATIENT}say(); input(); make(); input()"
+    started = {program(code, HOME=str(tmp_path)): at for at in moments}
     for one, moment in started.items():
         one.hear()
         one.go_on()
+        wait_until(one.watchers)
         time.sleep(moment)  # the moment is what the test is about
-        found += one.watchers()
         one.killed()
-    wait_until(lambda: not [pid for pid in found if is_running(pid)])
-    assert found
+    wait_until(lambda: not at_home_in(tmp_path))
     assert [name for one in started for name in one.left()] == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -13,13 +14,15 @@ from anyio.to_thread import run_sync
 from sandboxio import CrashCleanupWarning
 from sandboxio.adapters import _docker_watcher as watcher
 from tests.stub.faults import Fault, refusal
+from tests.stub.world import IMAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.stub.conftest import Create
     from tests.stub.engine import StubEngine
+
+ROOT = Path(__file__).parents[2]
 
 pytestmark = [
     pytest.mark.anyio,
@@ -73,6 +76,20 @@ async def test_the_end_of_a_program_removes_its_sandboxes(
     (one,) = watchers.values()
     one.end()
     assert await run_sync(stub.emptied)
+
+
+PROGRAM = """\
+import sys, sandboxio
+from sandboxio.adapters.docker import DockerConfig
+sandboxio.create_sync(DockerConfig(host=sys.argv[1]), template=sys.argv[2], timeout=30).close()
+"""
+
+
+async def test_a_program_that_has_a_watcher_ends_without_a_word(stub: StubEngine) -> None:
+    """PY-3: nothing is left open that the interpreter would complain of."""
+    command = [sys.executable, "-W", "always::ResourceWarning", "-c", PROGRAM, stub.url, IMAGE]
+    ended = await anyio.run_process(command, check=False, cwd=ROOT)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
 
 
 async def test_a_watcher_that_was_ended_is_started_again(
