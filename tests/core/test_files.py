@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import ntpath
 import os
 import stat
 import sys
@@ -359,3 +360,16 @@ async def test_transfers_cancelled_at_each_await(sandbox: Sandbox, tmp_path: Pat
     await cancel_at_each_await(lambda: sandbox.files.download("d", tmp_path / "out"))
     gc.collect()
     assert {path.name for path in tmp_path.iterdir()} <= {"in", "out"}
+
+
+async def test_a_windows_host_has_no_say_in_paths(
+    sandbox: Sandbox, driver: DoubleDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Paths inside are POSIX on every host: a backslash is a letter, a drive a name."""
+    monkeypatch.setattr(os, "path", ntpath)
+    monkeypatch.setattr(os, "sep", "\\")
+    for path in ("a\\b", "C:/x", "/srv\\..\\f", "C:\\x"):
+        await sandbox.files.write(path, "content")
+        await sandbox.run(["x"], cwd=path)
+    assert list(driver.stored) == ["a\\b", "C:/x", "/srv\\..\\f", "C:\\x"]
+    assert [call.request.cwd for call in driver.calls] == list(driver.stored)
