@@ -48,3 +48,4 @@ class ImageDescription:
         self.user = str(config.get("User") or "")
         self.path = next((value for name, _, value in variables if name == "PATH"), "")
         self.labels = labels_of(config)
+        self.platform = f"{answer.get('Os') or 'unknown'}/{answer.get('Architecture') or 'unknown'}"

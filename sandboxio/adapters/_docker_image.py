@@ -7,12 +7,12 @@ import re
 import tarfile
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sandboxio.adapters._docker_answers import ImageDescription
 from sandboxio.adapters._docker_failure import failure
 from sandboxio.adapters._loader import load
-from sandboxio.core.errors import ConfigurationError, CreationError
+from sandboxio.core.errors import ConfigurationError, CreationError, SandboxError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,11 @@ _REFERENCE = re.compile(
 )
 _FORM = "Write it like python:3.12-slim, registry.example:5000/team/image:1.2 or name@sha256:…"
 _TAR_LIMIT = 1024 * 1024
+_PIECE = 64 * 1024
 _LINK_HOPS = 5
+_ID_DIGITS, _ID_MOST = 10, 2**31 - 1
+_FIRST_ORDINARY = 1000
+"""The uids below are the system's own."""
 _DIRECTORY, _LINK = 1 << 31, 1 << 27  # bits of Go's file mode
 
 
@@ -104,31 +108,43 @@ class ImageFacts:
     """Which of the paths we prepare are directories already."""
 
     def entry(self, *, uid: int | None = None, name: str | None = None) -> User | None:
-        """Return the image's own user of that uid or name."""
-        for line in self.accounts.splitlines():
-            parts = line.split(":")
-            if len(parts) < 7 or not parts[2].isdecimal() or not parts[3].isdecimal():
+        """Return the image's own user of that uid or name; lines that are none are skipped."""
+        for parts in _lines(self.accounts, fields=7):
+            number, group = id_number(parts[2]), id_number(parts[3])
+            if number is None or group is None:
                 continue
-            if parts[0] == name or int(parts[2]) == uid:
-                return User(int(parts[2]), int(parts[3]), parts[0], parts[5] or "/")
+            if parts[0] == name or number == uid:
+                return User(number, group, parts[0], parts[5] or "/")
         return None
 
     def gid(self, name: str) -> int | None:
         """Return the number of a group of the image."""
-        for line in self.groups.splitlines():
-            parts = line.split(":")
-            if len(parts) >= 3 and parts[0] == name and parts[2].isdecimal():
-                return int(parts[2])
+        for parts in _lines(self.groups, fields=3):
+            if parts[0] == name and (number := id_number(parts[2])) is not None:
+                return number
         return None
 
     def groups_of(self, user: User) -> tuple[int, ...]:
         """Return the user's supplementary groups, as the image lists them."""
         found = {
-            int(parts[2])
-            for parts in (line.split(":") for line in self.groups.splitlines())
-            if len(parts) >= 4 and parts[2].isdecimal() and user.name in parts[3].split(",")
+            number
+            for parts in _lines(self.groups, fields=4)
+            if user.name in parts[3].split(",") and (number := id_number(parts[2])) is not None
         }
         return tuple(sorted(found - {user.gid}))
+
+
+def _lines(text: str, *, fields: int) -> list[list[str]]:
+    """Return the lines of a passwd or group file that have so many fields."""
+    lines = (line.split(":") for line in text.split("\n"))
+    return [parts for parts in lines if len(parts) >= fields]
+
+
+def id_number(text: str) -> int | None:
+    """Return a uid or gid as engines take it; nothing for what is none."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= _ID_DIGITS):
+        return None
+    return int(text) if int(text) <= _ID_MOST else None
 
 
 async def bring(
@@ -180,9 +196,23 @@ def _pull(client: Any, parsed: Reference, progress: Callable[[str], None] | None
 
 def _trouble(event: Answer) -> str:
     """Return what a line of progress says went wrong; newer engines no longer send `error`."""
-    detail = event.get("errorDetail")
-    message = cast("Answer", detail).get("message") if isinstance(detail, dict) else detail
+    detail: Any = event.get("errorDetail")
+    message = detail.get("message") if isinstance(event.get("errorDetail"), dict) else None
     return str(event.get("error") or message or detail or "")
+
+
+async def platforms(engine: Engine, image: str) -> str:
+    """Say which platform an image is for, and which one the engine is."""
+
+    def ask(client: Any) -> str:
+        described, own = ImageDescription(client.inspect_image(image)), client.version()
+        return f" ({described.platform}, while this engine is {own.get('Os')}/{own.get('Arch')})"
+
+    try:
+        both = await engine.call("image", ask)
+    except SandboxError:  # what is being explained is the error
+        both = ""
+    return f"The image is for another platform{both}; use one for the engine's architecture."
 
 
 def read_facts(client: Any, container: str, image: ImageDescription) -> ImageFacts:
@@ -206,12 +236,18 @@ def read_facts(client: Any, container: str, image: ImageDescription) -> ImageFac
 
 def _homes(facts: ImageFacts) -> set[str]:
     """Return the homes of the image's ordinary users, which calls may ask for by name."""
-    lines = (line.split(":") for line in facts.accounts.splitlines())
     return {
         parts[5]
-        for parts in lines
-        if len(parts) >= 7 and parts[2].isdecimal() and int(parts[2]) >= 1000 and parts[5]
+        for parts in _lines(facts.accounts, fields=7)
+        if (id_number(parts[2]) or 0) >= _FIRST_ORDINARY
+        and parts[5].startswith("/")
+        and _is_utf8(parts[5])
     }
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether a text can be part of what is said to an engine."""
+    return not any("\udc80" <= sign <= "\udcff" for sign in text)
 
 
 def is_directory(client: Any, container: str, path: str) -> bool:
@@ -264,12 +300,19 @@ def _stat(client: Any, container: str, path: str) -> dict[str, Any] | None:
 
 
 def _content(client: Any, container: str, path: str) -> str:
-    pieces, _ = client.get_archive(container, path)
-    data = b""
-    for piece in pieces:
-        data += piece
-        if len(data) > _TAR_LIMIT:
-            raise CreationError(f"{path} of the image is too large.", outcome="not_started")
+    response = client.get(
+        f"{client.base_url}/v{client.api_version}/containers/{container}/archive",
+        params={"path": path},
+        stream=True,
+    )
+    with response:  # the engine keeps the container locked until all is taken or it is closed
+        if response.status_code != 200:
+            raise failure("create", response.status_code, f"reading {path}")
+        data = b""
+        for piece in response.iter_content(_PIECE):
+            data += piece
+            if len(data) > _TAR_LIMIT:
+                raise CreationError(f"{path} of the image is too large.", outcome="not_started")
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         member = archive.next()
         content = archive.extractfile(member) if member is not None and member.isreg() else None

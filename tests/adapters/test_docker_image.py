@@ -230,6 +230,26 @@ def test_groups_of_an_image() -> None:
     assert FACTS.groups_of(User(5, 5, "ap", "/")) == ()
 
 
+class Archived:
+    """An answer that the engine goes on sending until it is closed."""
+
+    status_code = 200
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.closed = False
+
+    def iter_content(self, size: int) -> Iterator[bytes]:
+        for start in range(0, len(self._content), size):
+            yield self._content[start : start + size]
+
+    def __enter__(self) -> Archived:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closed = True
+
+
 class Archive:
     """A container not yet started, of which paths can be looked at."""
 
@@ -250,14 +270,15 @@ class Archive:
         headers = {"X-Docker-Container-Path-Stat": base64.b64encode(stat).decode()}
         return SimpleNamespace(status_code=200, headers=headers)
 
-    def get_archive(self, container: str, path: str) -> tuple[list[bytes], object]:
-        content = self._paths[path][1].encode()
+    def get(self, url: str, params: dict[str, str], *, stream: bool) -> Archived:
+        content = self._paths[params["path"]][1].encode()
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as archive:
             member = tarfile.TarInfo("../../evil")
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
-        return [buffer.getvalue()], None
+        self.answer = Archived(buffer.getvalue())
+        return self.answer
 
 
 def test_a_text_file_is_found_behind_links() -> None:
@@ -273,8 +294,10 @@ def test_links_in_a_circle_and_huge_files_are_refused() -> None:
     """A hostile image cannot keep us reading."""
     with pytest.raises(CreationError, match="chain of links"):
         read_text(Archive(a=(LINK, "/a")), "c", "/a")
+    huge = Archive(a=(0, "x" * 2_000_000))
     with pytest.raises(CreationError, match="too large"):
-        read_text(Archive(a=(0, "x" * 2_000_000)), "c", "/a")
+        read_text(huge, "c", "/a")
+    assert huge.answer.closed
 
 
 def test_what_must_be_a_directory() -> None:
