@@ -8,9 +8,11 @@ import tarfile
 import time
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from sandboxio.adapters._docker_image import HOME, WORKDIR, ImageFacts, User
+from sandboxio.adapters._docker_answers import labels_of
+from sandboxio.adapters._docker_image import HOME, WORKDIR, ImageFacts, User, id_number
 from sandboxio.core import owner
 from sandboxio.core.errors import (
     CapabilityNotSupported,
@@ -18,14 +20,14 @@ from sandboxio.core.errors import (
     CreationError,
     UnenforcedLimitWarning,
 )
-from sandboxio.core.models import DEFAULT_TIMEOUT
+from sandboxio.core.models import DEFAULT_TIMEOUT, ManagedSandbox
 from sandboxio.core.requests import seconds
 from sandboxio.guest.probe import FIRST_PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sandboxio.adapters._docker_answers import ContainerDescription, ImageDescription
+    from sandboxio.adapters._docker_answers import Answer, ContainerDescription, ImageDescription
     from sandboxio.core.requests import CreateRequest
 
 NAME_PREFIX = "sandboxio-"
@@ -179,7 +181,7 @@ def sandbox_user(facts: ImageFacts) -> User:
     user = resolve_user(facts, facts.user)
     if user is None:
         raise CreationError(
-            f"The image's USER {name[:64]!r} is not in its /etc/passwd.",
+            f"The image's USER {facts.user[:64]!r} is not in its /etc/passwd and /etc/group.",
             hint="Add the user to the image, or give a number: USER 1000:1000",
             outcome="not_started",
         )
@@ -197,14 +199,13 @@ def resolve_user(facts: ImageFacts, spec: str) -> User | None:
     """Turn a name, `uid` or `uid:gid` into a full user; nothing when a name is unknown."""
     name, _, group = spec.partition(":")
     found: User | None
-    if name.isdecimal():
-        uid = int(name)
+    if (uid := id_number(name)) is not None:
         found = facts.entry(uid=uid) or User(uid, uid, name, HOME if uid else "/root")
     else:
         found = facts.entry(name=name) or (User(0, 0, "root", "/root") if name == "root" else None)
     if found is None or not group:
         return found if found is None else _housed(facts, found)
-    gid = int(group) if group.isdecimal() else facts.gid(group)
+    gid = facts.gid(group) if (number := id_number(group)) is None else number
     return None if gid is None else _housed(facts, replace(found, gid=gid))
 
 
@@ -315,3 +316,23 @@ def check_network(described: ContainerDescription, request: CreateRequest) -> No
         raise CreationError(
             f"The engine did not apply network deny: its mode is {mode!r}.", outcome="not_started"
         )
+
+
+def managed(entry: Answer) -> list[ManagedSandbox]:
+    """Return the sandbox of ours that an entry of the engine's list is, if it is one."""
+    labels = labels_of(entry)
+    if not any(is_ours(str(name), labels) for name in entry.get("Names") or ()):
+        return []
+    state = str(entry.get("State", ""))
+    known: Literal["running", "paused", "stopped"] = (
+        "running" if state == "running" else "paused" if state == "paused" else "stopped"
+    )
+    return [
+        ManagedSandbox(
+            sandbox_id=labels[f"{PREFIX}name"],
+            backend="docker",
+            state=known,
+            created_at=datetime.fromtimestamp(int(entry.get("Created", 0))).astimezone(),
+            labels=metadata_of(labels),
+        )
+    ]

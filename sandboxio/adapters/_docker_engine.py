@@ -16,7 +16,7 @@ from sandboxio.adapters._docker_failure import Phase, failure
 from sandboxio.adapters._docker_stream import ByteStream, upgrade
 from sandboxio.adapters._loader import load
 from sandboxio.core import threads
-from sandboxio.core.errors import ConnectError, SandboxError
+from sandboxio.core.errors import ConfigurationError, ConnectError, SandboxError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -134,7 +134,7 @@ class Engine:
         except Exception as exc:
             raise self._translated(phase, exc) from exc
 
-    def _translated(self, phase: Phase, exc: BaseException) -> SandboxError:
+    def _translated(self, phase: Phase, exc: Any) -> SandboxError:
         docker: Any = load("docker", backend="docker", extra="docker")
         requests: Any = load("requests", backend="docker", extra="docker")
         if isinstance(exc, docker.errors.APIError):
@@ -222,9 +222,9 @@ def _client_class(docker: Any) -> Any:
         def _result(self, response: Any, json: bool = False, binary: bool = False) -> Any:
             parent: Any = super()
             answer = parent._result(response, json, binary)
-            listing = response.url.partition("?")[0].endswith("/containers/json")
-            if json and not isinstance(answer, list if listing else dict):
-                raise TypeError(f"{type(answer).__name__} is not what was asked for")
+            if json:
+                listing = response.url.partition("?")[0].endswith("/containers/json")
+                _require(list if listing else dict, answer)
             return answer
 
         def _disable_socket_timeout(self, socket: Any) -> None:
@@ -233,10 +233,21 @@ def _client_class(docker: Any) -> Any:
     return Client
 
 
+def _require(kind: type, answer: object) -> None:
+    if not isinstance(answer, kind):
+        raise TypeError(f"a {kind.__name__} was asked for, not a {type(answer).__name__}")
+
+
 def _tls(docker: Any, endpoint: Endpoint) -> Any:
     if endpoint.tls_directory is None:
         return False
     folder = Path(endpoint.tls_directory)
+    for name in ("ca.pem", "cert.pem", "key.pem"):
+        if not (folder / name).is_file():
+            raise ConfigurationError(
+                f"The TLS directory for the engine address from {endpoint.source} has no {name}.",
+                hint=f"Put ca.pem, cert.pem and key.pem into {folder}, or name another directory.",
+            )
     return docker.tls.TLSConfig(
         client_cert=(str(folder / "cert.pem"), str(folder / "key.pem")),
         ca_cert=str(folder / "ca.pem"),

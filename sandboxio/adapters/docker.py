@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import secrets
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 from urllib.parse import quote
@@ -18,7 +17,6 @@ from sandboxio.adapters._docker_answers import (
     Answer,
     ContainerDescription,
     ImageDescription,
-    labels_of,
 )
 from sandboxio.adapters._docker_engine import Engine
 from sandboxio.adapters._docker_sandbox import CAPABILITIES, DockerSandbox
@@ -35,7 +33,6 @@ from sandboxio.core.errors import (
     SandboxGone,
 )
 from sandboxio.core.lifecycle import undone_on_failure
-from sandboxio.core.models import ManagedSandbox
 from sandboxio.core.requests import text
 from sandboxio.core.tiers import IsolationTier
 from sandboxio.guest import probe
@@ -45,6 +42,7 @@ if TYPE_CHECKING:
 
     from sandboxio.adapters._docker_image import ImageFacts, User
     from sandboxio.adapters._docker_watcher import Watcher
+    from sandboxio.core.models import ManagedSandbox
     from sandboxio.core.record import OperationRecord
     from sandboxio.core.requests import CreateRequest
 
@@ -54,6 +52,8 @@ _LAST_WORDS = 2048
 _BIRTH_SECONDS = 60.0
 """Seconds the engine has to answer a create call, whatever the caller's own deadline is."""
 _ENDING_PAUSES = (0.05, 0.1, 0.2, 0.4)
+_GATEWAY = (502, 503, 504)
+"""What something between us and the engine answers; the engine may go on regardless."""
 _BIRTH_PAUSE, _LATE_BIRTH_PAUSE = 0.02, 0.2
 
 
@@ -242,7 +242,7 @@ class DockerDriver:
         words = stderr[-_LAST_WORDS:].decode("utf-8", "replace").strip()
         hint = "Use an image with a shell and sleep, such as docker://python:3.12-slim"
         if "exec format error" in words.lower():
-            hint = "The image is for another platform; use one for the engine's architecture."
+            hint = await images.platforms(self.engine, described.image)
         return CreationError(
             f"The container's first process ended with exit code {code}: "
             f"{words or 'it said nothing'}",
@@ -276,7 +276,7 @@ class DockerDriver:
 
         def ask(client: Any) -> list[ManagedSandbox]:
             found: list[Answer] = client.containers(all=True, filters={"label": filters})
-            return [_managed(entry) for entry in found if _is_ours(entry)]
+            return [sandbox for entry in found for sandbox in containers.managed(entry)]
 
         return await self.engine.call("connect", ask)
 
@@ -321,7 +321,8 @@ class _Birth:
 
     def __exit__(self, kind: type[BaseException] | None, exc: object, trace: object) -> None:
         self.under_way = False
-        self.unanswered = kind is not None and not hasattr(exc, "status_code")
+        status = getattr(exc, "status_code", None)
+        self.unanswered = kind is not None and (status is None or status in _GATEWAY)
         if not self.unanswered:
             self._watcher.tell(ANSWERED)
 
@@ -334,23 +335,3 @@ def tier_of(runtime: str) -> IsolationTier:
 
 def _default_user(facts: ImageFacts, spec: str | None) -> User:
     return containers.caller_user(facts, spec) if spec else containers.sandbox_user(facts)
-
-
-def _is_ours(entry: Answer) -> bool:
-    labels = labels_of(entry)
-    return any(containers.is_ours(str(name), labels) for name in entry.get("Names") or ())
-
-
-def _managed(entry: Answer) -> ManagedSandbox:
-    labels = labels_of(entry)
-    state = str(entry.get("State", ""))
-    known: Literal["running", "paused", "stopped"] = (
-        "running" if state == "running" else "paused" if state == "paused" else "stopped"
-    )
-    return ManagedSandbox(
-        sandbox_id=labels[f"{containers.PREFIX}name"],
-        backend="docker",
-        state=known,
-        created_at=datetime.fromtimestamp(int(entry.get("Created", 0))).astimezone(),
-        labels=containers.metadata_of(labels),
-    )

@@ -135,12 +135,14 @@ class StubEngine:
             self.versions.add(request.version)
             fault = self.faults.strike(request.route)
             self.world.changed.notify_all()
+        if fault is not None and fault.first is not None:
+            wire.answer(fault.first)
         wire.suffer(fault)
         if fault is not None and fault.instead is not None:
             _instead(wire, fault, fault.instead)
             return
         answer = self._refused(request) or self._answer(wire, request)
-        if answer is not None:
+        if answer is not None and (fault is None or fault.first is None):
             wire.answer(answer)
 
     def _refused(self, request: Request) -> Answer | None:

@@ -53,6 +53,8 @@ class Fault:
     """Seconds between its effect and the answer."""
     instead: Answer | bytes | None = None
     """Said in place of the answer, and then there is no effect; bytes go out as they are."""
+    first: Answer | None = None
+    """Said at once, by somebody in between, while the request is still on its way."""
     passes: int | None = None
     """Bytes that get out, of the answer and of the stream it may turn into; `None` for all."""
     then: Literal["close", "reset", "silence"] = "close"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import anyio
 import pytest
@@ -64,7 +64,7 @@ ANSWERS: dict[str, Answer | bytes] = {
         {"Id": 7, "State": 1, "Config": [], "HostConfig": "x", "Running": [], "Runtimes": 3}
     ),
 }
-RESETS = {"reset": "reset", "closed": "close"}
+RESETS: dict[str, Literal["reset", "close"]] = {"reset": "reset", "closed": "close"}
 
 SOME = ("header garbage", "a page", "half a JSON", "600", "null", "parts of another kind")
 CONTENT = ("PUT /containers/.*/archive", "POST /containers/.*/start", "GET /info")
@@ -88,7 +88,7 @@ async def test_a_creation_that_meets_it(
     """`create()` raises an error of ours, or is content where a success says all there is."""
     stub.faults.set(Fault(route, instead=answer))
     with anyio.fail_after(5):
-        made, error = await settled(lambda: create(timeout=0.7))
+        made, error = await settled(lambda: create(timeout=0.4))
     if made is not None:
         await made.kill()
     assert route in CONTENT or error is not None
@@ -104,7 +104,7 @@ async def test_a_call_that_meets_it(
     stub.world.programs["once"] = Program(out=b"out\n", exit_code=7)
     stub.faults.set(Fault(route, instead=answer, times=1))
     with anyio.fail_after(10):
-        result, error = await settled(lambda: sb.run(["once"], timeout=1))
+        result, error = await settled(lambda: sb.run(["once"], timeout=0.5))
     assert error is None or error.outcome in ("not_started", "unknown")
     assert result is None or (result.stdout, result.exit_code) == ("out\n", 7)
 
@@ -130,11 +130,11 @@ async def settled(action: Callable[[], Awaitable[T]]) -> tuple[T | None, Sandbox
 @pytest.mark.parametrize("then", RESETS.values(), ids=RESETS)
 @pytest.mark.parametrize("passes", [0, 40, 130, 200, 100_000])
 async def test_a_stream_cut_in_mid_output(
-    sb: AsyncSandbox, stub: StubEngine, passes: int, then: str
+    sb: AsyncSandbox, stub: StubEngine, passes: int, then: Literal["reset", "close"]
 ) -> None:
     """Output that is cut is an error, never a result."""
     stub.world.programs["long"] = Program(out=b"x" * 300_000)
-    stub.faults.set(Fault(START, passes=passes, then=then, times=1))  # type: ignore[arg-type]
+    stub.faults.set(Fault(START, passes=passes, then=then, times=1))
     with anyio.fail_after(10), pytest.raises(ConnectError) as caught:
         await sb.run(["long"])
     assert isinstance(caught.value, LinkLost) or passes < 130
@@ -143,15 +143,13 @@ async def test_a_stream_cut_in_mid_output(
 
 
 @pytest.mark.parametrize("then", RESETS.values(), ids=RESETS)
-async def test_a_reset_over_tcp(then: str) -> None:
+async def test_a_reset_over_tcp(then: Literal["reset", "close"]) -> None:
     """A connection that is reset, as TCP does it, is an error as well."""
     with StubEngine() as stub:
         config = DockerConfig(host=stub.url, template=IMAGE)
         stub.world.programs["long"] = Program(out=b"x" * 300_000)
         async with await sandboxio.create(config, timeout=30) as sandbox:
-            stub.faults.set(
-                Fault(START, passes=100_000, then=then, times=1)  # type: ignore[arg-type]
-            )
+            stub.faults.set(Fault(START, passes=100_000, then=then, times=1))
             with pytest.raises(LinkLost):
                 await sandbox.run(["long"])
 

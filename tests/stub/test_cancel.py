@@ -70,6 +70,7 @@ async def test_out_of_time_before_the_engine_answers(
     assert await nothing_left(stub)
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_container_three_seconds_late(create: Create, stub: StubEngine) -> None:
     """The engine answers after 3 s, a second after the grace has ended."""
     stub.faults.set(Fault(MAKE, hold=3))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 import pytest
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 PULL = "POST /images/create"
 ABSENT = "registry.example/team/absent:1"
-STEP = {"status": "Pulling fs layer", "id": "3f9c2a7b51d0", "progressDetail": {}}
+STEP: dict[str, Any] = {"status": "Pulling fs layer", "id": "3f9c2a7b51d0", "progressDetail": {}}
 MANIFEST = "manifest for registry.example/team/absent:1 not found: manifest unknown"
 LIMIT = "toomanyrequests: You have reached your unauthenticated pull rate limit."
 NOT_FOUND = "repository registry.example/team/absent not found: does not exist or no pull access"

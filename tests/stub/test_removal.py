@@ -49,9 +49,12 @@ async def test_somebody_else_finishes_the_removal(create: Create, stub: StubEngi
     assert sum(asked.startswith("DELETE") for asked in stub.asked) == 1
 
 
-async def test_a_removal_that_never_ends(create: Create, stub: StubEngine) -> None:
+async def test_a_removal_that_never_ends(
+    create: Create, stub: StubEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is given up when the grace is over, with a warning."""
     sandbox = await create()
+    monkeypatch.setenv("SBX_TEARDOWN_GRACE", "0.3")
     stub.faults.set(Fault(DELETE, instead=UNDER_WAY))
     with anyio.fail_after(5), pytest.warns(OrphanedSandboxWarning):
         await sandbox.kill()
@@ -122,9 +125,12 @@ async def test_leaving_the_block_warns(create: Create, stub: StubEngine) -> None
             pass
 
 
-async def test_an_engine_that_is_silent_at_removal(create: Create, stub: StubEngine) -> None:
+async def test_an_engine_that_is_silent_at_removal(
+    create: Create, stub: StubEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The grace bounds the wait, and a warning tells."""
     sandbox = await create()
+    monkeypatch.setenv("SBX_TEARDOWN_GRACE", "0.3")
     stub.faults.set(silence(DELETE))
     with anyio.fail_after(5), pytest.warns(OrphanedSandboxWarning):
         await sandbox.kill()

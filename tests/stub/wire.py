@@ -85,8 +85,12 @@ class Wire:
             self._http.start_next_cycle()
 
     def _next_event(self) -> object:
-        while (event := self._http.next_event()) is h11.NEED_DATA:
-            self._http.receive_data(self._received())
+        try:
+            while (event := self._http.next_event()) is h11.NEED_DATA:
+                self._http.receive_data(self._received())
+        except h11.RemoteProtocolError:
+            self.raw(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+            raise Over from None
         return event
 
     def _received(self) -> bytes:
