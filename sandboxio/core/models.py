@@ -197,7 +197,7 @@ class FileInfo:
     mode: int = 0
     """Permission bits, as in `0o644`."""
     mtime: datetime | None = None
-    """Last change, with its time zone."""
+    """Last change, with its time zone; `None` where it is beyond what a `datetime` can hold."""
     target: str | None = None
     """Where a link points, as written in the link; `None` for everything else."""
 

@@ -203,7 +203,8 @@ class FakeFiles:
         try:
             self._overwrite(path, data)
         except OSError as exc:
-            raise _failure(FileSystemError, path, "the data could not be stored") from exc
+            said = f"{exc.strerror}: the data could not be stored"
+            raise _failure(FileSystemError, path, said) from exc
 
     def _overwrite(self, path: str, data: bytes) -> None:
         """Write all or nothing: the guest has collected the data on the same disk before."""

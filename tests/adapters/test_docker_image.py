@@ -230,6 +230,16 @@ def test_groups_of_an_image() -> None:
     assert FACTS.groups_of(User(5, 5, "ap", "/")) == ()
 
 
+@pytest.mark.parametrize("number", ["9" * 5000, "4294967296", "2147483648", "-1", "+1", "٣", "1_0"])
+def test_numbers_that_no_engine_takes(number: str) -> None:
+    """A line with such a uid or gid is passed over: nothing overflows into another's number."""
+    facts = ImageFacts(
+        "i", "", "/bin", f"x:x:{number}:5::/:\ny:x:5:{number}::/:\n", groups=f"g:x:{number}:y\n"
+    )
+    assert facts.entry(name="x") is facts.entry(name="y") is facts.gid("g") is None
+    assert facts.groups_of(User(5, 5, "y", "/")) == ()
+
+
 class Archived:
     """An answer that the engine goes on sending until it is closed."""
 

@@ -286,6 +286,20 @@ class FileTree(SuiteFixtures):
         assert (await sandbox.run(["./yes-x", "well"])).stdout == "ran well\n"
         assert (await sandbox.run(["./no-x"])).exit_code == 126
 
+    @case("FS-075", needs=BOTH, area="files")
+    async def test_files_programs_of_the_user_decide_nothing(self, create: Create) -> None:
+        """What comes first on the caller's `PATH` answers commands, and not the file API."""
+        sandbox = await create(env={"PATH": "bin:/usr/local/bin:/usr/bin:/bin"})
+        await sandbox.files.mkdir("bin")
+        for tool in ("cat", "find", "head", "sh", "stat", "wc"):
+            await sandbox.files.write(f"bin/{tool}", "#!/bin/sh\necho a lie\n", mode=0o755)
+        await sandbox.files.write("f", "content")
+        assert (await sandbox.run(["cat", "f"])).stdout == "a lie\n"
+        assert await sandbox.files.read("f") == b"content"
+        assert [(info.path, info.size) for info in await sandbox.files.ls() if not info.is_dir] == [
+            ("f", 7)
+        ]
+
     async def _skip_root(self, sandbox: AsyncSandbox) -> None:
         if await self.sh(sandbox, "id -u") == "0\n":
             pytest.skip("the user of this sandbox is root")

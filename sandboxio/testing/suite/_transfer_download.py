@@ -149,6 +149,19 @@ class Downloads(SuiteFixtures):
         await sandbox.files.download("large", tmp_path / "back")
         assert (tmp_path / "back").stat().st_size == LARGE
 
+    @case("XFER-028", needs=BOTH, area="transfer")
+    async def test_transfer_download_beyond_the_limit(
+        self, sandbox: AsyncSandbox, tmp_path: Path
+    ) -> None:
+        """A file of 1 TB is a `FileSystemError`, soon, however little of the disk it takes."""
+        if not (await sandbox.run("truncate -s 1T sparse")).ok:
+            pytest.skip("this sandbox makes no file of 1 TB")
+        started = self.clock.time()
+        with pytest.raises(FileSystemError):
+            await sandbox.files.download("sparse", tmp_path / "back")
+        assert self.clock.time() - started < SOON
+        assert names(tmp_path) == []
+
 
 @contextmanager
 def host_umask(mask: int) -> Generator[None]:
