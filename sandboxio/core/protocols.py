@@ -117,8 +117,8 @@ class AsyncFileSystem(Protocol):
         """Write a file, text as UTF-8; a link is followed, an existing file keeps its mode.
 
         `mode=None` gives a new file 0644. The directory must exist. A new file appears whole or
-        not at all; one that exists is overwritten in place, and an interruption can leave it
-        half written.
+        not at all; one that exists is overwritten in place, and an interruption or a full disk
+        can leave it half written.
         """
         ...
 
