@@ -34,7 +34,7 @@ def program(outside: Outside) -> bytes:
 
 @pytest.fixture
 def registry(outside: Outside, program: bytes) -> Iterator[Registry]:
-    """A registry on this host, for an engine on this host."""
+    """A registry on this host; ask for it before `make`, whose sandboxes hold its images."""
     if not str(outside.client.api.base_url).startswith("http+docker://"):
         pytest.skip("the engine is on another host, which does not reach this one's localhost")
     architecture = str(outside.client.version()["Arch"])
@@ -48,7 +48,7 @@ def registry(outside: Outside, program: bytes) -> Iterator[Registry]:
                     outside.client.images.remove(name, force=True)
 
 
-async def test_a_pull_by_digest(make: Make, registry: Registry) -> None:
+async def test_a_pull_by_digest(registry: Registry, make: Make) -> None:
     """IMG-1: `name@sha256:…` with a port brings exactly that, and is then found without a pull."""
     reference = f"{registry.host}/team/img@{registry.digest}"
     sb = await make(reference)
@@ -59,7 +59,7 @@ async def test_a_pull_by_digest(make: Make, registry: Registry) -> None:
     assert registry.asked == []
 
 
-async def test_a_pull_by_tag(make: Make, registry: Registry) -> None:
+async def test_a_pull_by_tag(registry: Registry, make: Make) -> None:
     """IMG-1: exactly the tag that was named is pulled, letter by letter, and no other."""
     sb = await make(f"{registry.host}/team/img:Mixed_1.2")
     assert (await sb.run("echo ran")).stdout == "ran\n"
@@ -67,7 +67,7 @@ async def test_a_pull_by_tag(make: Make, registry: Registry) -> None:
     assert not [path for path in registry.asked if "latest" in path]
 
 
-async def test_a_pull_by_tag_and_digest(make: Make, registry: Registry) -> None:
+async def test_a_pull_by_tag_and_digest(registry: Registry, make: Make) -> None:
     """IMG-1: where both are named it is the digest that counts."""
     sb = await make(f"{registry.host}/img:other@{registry.digest}")
     assert (await sb.run("echo ran")).stdout == "ran\n"
@@ -94,7 +94,7 @@ async def test_a_registry_that_does_not_answer() -> None:
 
 @pytest.fixture
 def load(outside: Outside, program: bytes) -> Iterator[Callable[[str, int], str]]:
-    """Puts an image of an architecture on the engine, under a name with a port."""
+    """Puts an image of an architecture on the engine; ask for it before `make` too."""
     made: list[str] = []
 
     def load(architecture: str, machine: int) -> str:
@@ -109,7 +109,7 @@ def load(outside: Outside, program: bytes) -> Iterator[Callable[[str, int], str]
 
 
 async def test_a_local_image_with_a_port_in_its_name(
-    outside: Outside, make: Make, load: Callable[[str, int], str], program: bytes
+    outside: Outside, load: Callable[[str, int], str], make: Make, program: bytes
 ) -> None:
     """IMG-1: what looks like a registry's is not looked up where the engine has it."""
     name = load(str(outside.client.version()["Arch"]), int.from_bytes(program[18:20], "little"))
