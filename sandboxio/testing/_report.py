@@ -99,10 +99,11 @@ def _reason(report: pytest.TestReport) -> str:
 
 
 def _by(tests: Iterable[Test], attribute: str) -> dict[str, list[Test]]:
+    """Group tests, sorted: workers of xdist report in any order."""
     groups: defaultdict[str, list[Test]] = defaultdict(list)
     for test in tests:
         groups[getattr(test, attribute)].append(test)
-    return dict(groups)
+    return dict(sorted(groups.items()))
 
 
 def _untried(area: list[Test]) -> bool:
@@ -131,11 +132,12 @@ def _skips(suite: list[Test]) -> list[str]:
         for test in tests:
             if test.verdict == "skipped":
                 numbers[word, test.reason].add(number)
-    return [f"  {word}: {reason} ({_list(found)})" for (word, reason), found in numbers.items()]
+    lines = sorted((sorted(found), *why) for why, found in numbers.items())
+    return [f"  {word}: {reason} ({_list(found)})" for found, word, reason in lines]
 
 
-def _list(numbers: set[str]) -> str:
-    return ", ".join(sorted(numbers)) if len(numbers) <= _SHOWN else f"{len(numbers)} cases"
+def _list(numbers: list[str]) -> str:
+    return ", ".join(numbers) if len(numbers) <= _SHOWN else f"{len(numbers)} cases"
 
 
 def _deviations(suite: list[Test]) -> list[str]:

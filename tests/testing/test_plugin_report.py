@@ -85,8 +85,8 @@ def test_an_area_that_skips_everything(contract: Contract, workers: str) -> None
         [
             "test_mine.py::TestMine: 4 cases: 1 passed, 2 skipped, 1 deviating",
             "  partly skipped: TestMine leaves trio out of `loops` (ONE-001, ONE-002)",
-            "  skipped: needs STDIN, which this sandbox does not declare (TWO-001, TWO-002)",
             "  skipped: TestMine leaves trio out of `loops` (TWO-001, TWO-002)",
+            "  skipped: needs STDIN, which this sandbox does not declare (TWO-001, TWO-002)",
         ]
     )
     done.stdout.fnmatch_lines([ALL_OF_TWO])
