@@ -26,7 +26,7 @@ async def small(make: Make) -> AsyncSandbox:
 
 @pytest.mark.parametrize("kind", ["argv", "shell", "code"])
 async def test_a_call_beyond_the_cap(small: AsyncSandbox, kind: str) -> None:
-    """It raises `ResourceLimitExceeded`, which names the cap and has the output; others work."""
+    """RES-1: it raises `ResourceLimitExceeded`, which names the cap and has the output."""
     argv = ["python3", "-c", HUNGRY]
     calls = {
         "argv": lambda: small.run(argv),
