@@ -66,7 +66,7 @@ ANSWERS: dict[str, Answer | bytes] = {
 }
 RESETS: dict[str, Literal["reset", "close"]] = {"reset": "reset", "closed": "close"}
 
-SOME = ("header garbage", "a page", "half a JSON", "600", "null", "parts of another kind")
+SOME = ("header garbage", "half a JSON", "600", "null")
 CONTENT = ("PUT /containers/.*/archive", "POST /containers/.*/start", "GET /info")
 """Routes whose answer may say anything, or nothing, in a success."""
 
@@ -81,7 +81,7 @@ def met(few: tuple[str, ...], routes: list[str]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("anyio_backend", "route", "answer"), cases)
 
 
-@met(("GET /version", "POST /containers/create", ATTACH, "GET /info"), CREATION)
+@met(("POST /containers/create", ATTACH, "GET /info"), CREATION)
 async def test_a_creation_that_meets_it(
     create: Create, stub: StubEngine, route: str, answer: Answer | bytes
 ) -> None:
@@ -128,7 +128,7 @@ async def settled(action: Callable[[], Awaitable[T]]) -> tuple[T | None, Sandbox
 
 
 @pytest.mark.parametrize("then", RESETS.values(), ids=RESETS)
-@pytest.mark.parametrize("passes", [0, 40, 130, 200, 100_000])
+@pytest.mark.parametrize("passes", [0, 40, 130, 100_000])
 async def test_a_stream_cut_in_mid_output(
     sb: AsyncSandbox, stub: StubEngine, passes: int, then: Literal["reset", "close"]
 ) -> None:
@@ -168,7 +168,7 @@ async def test_frames_that_the_protocol_does_not_have(sb: AsyncSandbox, stub: St
         await sb.run(["odd"])
 
 
-@pytest.mark.parametrize("passes", [0, 40, 130, 150])
+@pytest.mark.parametrize("passes", [40, 150])
 async def test_first_words_that_are_cut(create: Create, stub: StubEngine, passes: int) -> None:
     """A lost connection is not told as a first process that ended."""
     stub.faults.set(Fault(ATTACH, passes=passes, then="reset"))
