@@ -31,7 +31,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SBX_TEARDOWN_GRACE", "0.5")
+    monkeypatch.setenv("SBX_TEARDOWN_GRACE", "0.25")
 
 
 START = "POST /exec/.*/start"
