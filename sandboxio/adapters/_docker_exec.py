@@ -26,7 +26,7 @@ from sandboxio.core.errors import (
     SandboxError,
     SandboxGone,
 )
-from sandboxio.core.lifecycle import undone, within_grace
+from sandboxio.core.lifecycle import to_its_end, undone
 
 if TYPE_CHECKING:
     from sandboxio.adapters._docker_launch import Container, ExecSpec
@@ -57,7 +57,7 @@ async def start(container: Container, spec: ExecSpec) -> DockerExec:
     """Start a command under a wrapper of its own.
 
     Between asking for the start and holding its stream lies a window in which a cancelled call
-    would leave a process that nobody owns: no cancellation reaches into it.
+    would leave a process that nobody owns: a cancellation waits there, for the grace.
     """
     marker = secrets.token_hex(16)
     environment = {**spec.env, MARKER: marker}
@@ -71,15 +71,13 @@ async def start(container: Container, spec: ExecSpec) -> DockerExec:
         channels.append(DockerExec(ending, stream, early))
 
     try:
-        if await within_grace(attach):
-            return channels[0]
+        await to_its_end(attach)
     except SandboxGone:
         raise
     except BaseException:
         await _abandon(ending, channels)
         raise
-    await _abandon(ending, channels)
-    raise LinkLost("The engine did not start the command in time.", outcome="unknown")
+    return channels[0]
 
 
 async def _abandon(ending: CallEnding, channels: list[DockerExec]) -> None:

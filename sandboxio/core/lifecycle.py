@@ -83,6 +83,33 @@ async def _apart(action: Callable[[], Awaitable[object]], grace: float, clock: C
     return step.result()
 
 
+async def to_its_end(action: Callable[[], Awaitable[object]]) -> None:
+    """Run a step that must not be cut off; once it is cancelled it has the grace to finish.
+
+    Whether it finished or not, the cancellation then goes on. Its errors are the caller's.
+    """
+    over, errors = anyio.Event(), list[Exception]()
+    shield = anyio.CancelScope(shield=True)
+
+    async def step() -> None:
+        with shield:
+            try:
+                await action()
+            except Exception as exc:  # noqa: BLE001  # so that no task group wraps it
+                errors.append(exc)
+        over.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(step)
+        try:
+            await over.wait()
+        except anyio.get_cancelled_exc_class():
+            shield.deadline = anyio.current_time() + (_configured_grace() or DEFAULT_GRACE)
+            raise
+    if errors:
+        raise errors[0]
+
+
 def _on_asyncio() -> bool:
     asyncio = sys.modules.get("asyncio")
     if asyncio is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from sandboxio import CreateTimeout, ExecutionTimeout, LinkLost, SandboxError
+from sandboxio import CreateTimeout, ExecutionTimeout
 from sandboxio.adapters import _docker_engine, _docker_stream
 from sandboxio.core import threads
 from tests.stub.faults import Fault, silence
@@ -72,10 +72,8 @@ async def test_a_call_keeps_its_deadline(sb: AsyncSandbox, stub: StubEngine, rou
     """Wherever the engine falls silent, a call ends at its deadline, but for the grace."""
     stub.world.programs["forever"] = Program(out=b"up\n", lasts=True)
     stub.faults.set(silence(route))
-    with anyio.fail_after(3), pytest.raises(SandboxError) as caught:
+    with anyio.fail_after(3), pytest.raises(ExecutionTimeout):
         await sb.run(["forever"], timeout=0.3)
-    late = LinkLost if "start" in route else ExecutionTimeout
-    assert type(caught.value) is late
 
 
 async def test_an_engine_silent_about_everything(sb: AsyncSandbox, stub: StubEngine) -> None:
@@ -103,7 +101,7 @@ async def test_a_slow_call_is_a_call(
     sb: AsyncSandbox, stub: StubEngine, monkeypatch: pytest.MonkeyPatch, route: str
 ) -> None:
     """EXEC-8: nor does a connection that is quiet for longer than any of them."""
-    monkeypatch.setenv("SBX_TEARDOWN_GRACE", "10")
+    monkeypatch.setenv("SBX_TEARDOWN_GRACE", "0.1")  # which is for endings
     for module, name in (
         (threads, "UNBOUNDED_CALL"),
         (_docker_engine, "_CONNECT_SECONDS"),
