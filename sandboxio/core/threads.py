@@ -17,7 +17,6 @@ from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import anyio
-import anyio.from_thread
 from anyio.lowlevel import RunVar, current_token
 
 from sandboxio.core.errors import ConfigurationError, ConnectError
@@ -104,11 +103,14 @@ class _Job(Generic[T]):
 
     async def result(self) -> T:
         """Start the thread and wait for it, or leave it to itself when cancelled."""
-        heard, token = anyio.Event(), current_token()
+        heard = anyio.Event()
+        loop: Any = current_token().native_token
+        # Waiting for the loop to have heard would be waiting for ever, were it closed just now.
+        soon = loop.call_soon_threadsafe if hasattr(loop, "stop") else loop.run_sync_soon
 
         def report() -> None:
             with suppress(RuntimeError):  # the event loop has ended meanwhile
-                anyio.from_thread.run_sync(heard.set, token=token)
+                soon(heard.set)
 
         self._start(report)
         try:

@@ -171,3 +171,21 @@ def test_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     assert threads.thread_budget() == 64
     monkeypatch.setenv("SBX_DOCKER_THREADS", "8")
     assert threads.thread_budget() == 8
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_thread_outlives_its_loop(backend: str) -> None:
+    """A call that ends when its event loop is closed already ends all the same."""
+    go, over = threading.Event(), threading.Event()
+
+    async def abandon() -> None:
+        with anyio.move_on_after(0.01):
+            await threads.run(lambda: go.wait(20), late=over.set)
+
+    before = {*threading.enumerate()}
+    anyio.run(abandon, backend=backend)
+    (left,) = {*threading.enumerate()} - before
+    go.set()
+    assert over.wait(5)
+    left.join(5)
+    assert not left.is_alive()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-SOON = 0.02
+SOON = 0.1
 
 
 @pytest.mark.parametrize("step", ["receive", "wait"])
@@ -27,7 +27,7 @@ async def test_a_call_out_of_time_is_ended(
 ) -> None:
     """Wherever it hangs, the call is killed, the error says the time, the sandbox stays."""
     driver.steps.hang.add(step)
-    with pytest.raises(ExecutionTimeout, match=r"within 0\.02 s") as caught:
+    with pytest.raises(ExecutionTimeout, match=r"within 0\.1 s") as caught:
         await sandbox.run(["sleep", "60"], timeout=SOON)
     assert driver.log[-2:] == ["kill", "aclose"]
     assert (caught.value.outcome, caught.value.collateral) == ("unknown", False)
