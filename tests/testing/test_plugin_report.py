@@ -125,6 +125,31 @@ class TestOther(TestMine):
     done.stdout.fnmatch_lines(["  deviation ONE-002 (fails as stated): one is not two"])
 
 
+@pytest.mark.parametrize(("word", "outcome"), [("fail", "failed"), ("skip", "skipped")])
+def test_a_case_that_fails_in_a_task(pytester: pytest.Pytester, word: str, outcome: str) -> None:
+    """A failure or skip inside of a task group is one, and the fixtures of the case end well."""
+    pytester.makepyfile(f"""
+        import anyio, pytest
+        from sandboxio.testing import FakeBackend
+        from sandboxio.testing.suite._case import case
+        from sandboxio.testing.suite.fixtures import SuiteFixtures
+
+        async def bad():
+            pytest.{word}("in a task")
+
+        class TestMine(SuiteFixtures):
+            backend = FakeBackend()
+
+            @case("ONE-001", area="one")
+            async def test_in_a_task(self, sandbox):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(bad)
+    """)
+    done = pytester.runpytest_subprocess("-W", "error", "-p", "no:asyncio", timeout=60)
+    done.assert_outcomes(**{outcome: 2})
+    done.stdout.fnmatch_lines(["*in a task*"])
+
+
 def test_a_deviation_from_nothing(contract: Contract) -> None:
     """A number that no case has fails at collection, with the nearest one."""
     done = contract.try_('deviations = {"ONE-01": "?"}')

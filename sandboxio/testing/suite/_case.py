@@ -20,6 +20,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 NOTHING = Capability(0)
+_OUTCOMES = (pytest.fail.Exception, pytest.skip.Exception)
 PATIENCE = 90.0
 """Seconds a case may take, on the clock of its suite."""
 
@@ -105,11 +106,30 @@ def _guarded(test: Any, number: str, patience: float) -> Any:
     @functools.wraps(test)
     async def guarded(self: HasClock, *args: Any, **kwargs: Any) -> None:
         with self.clock.limit(self.clock.time() + patience):
-            await test(self, *args, **kwargs)
+            try:
+                await test(self, *args, **kwargs)
+            except BaseExceptionGroup as group:
+                found = _outcome(group)
+                if found is None:
+                    raise
+                raise found from group
             return
         pytest.fail(f"{number} was not over after {patience:g} s: something waits without a bound")
 
     return guarded
+
+
+def _outcome(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
+    """Return the failure or skip that a task group has wrapped, which no test runner looks for."""
+    if group.subgroup((KeyboardInterrupt, SystemExit)) is not None:
+        return None
+    found: BaseExceptionGroup[BaseException] | None = group.subgroup(_OUTCOMES)
+    while found is not None:
+        first = found.exceptions[0]
+        if not isinstance(first, BaseExceptionGroup):
+            return first
+        found = first
+    return None
 
 
 def _names(flags: Capability) -> str:
