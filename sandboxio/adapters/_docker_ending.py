@@ -129,7 +129,7 @@ class CallEnding:
 
     async def _pid(self, exec_id: str) -> int:
         state = await _again(lambda: launch.inspect(self.container, exec_id))
-        return int(state.get("Pid") or 0)
+        return int(state["Pid"])
 
     async def _settled(self) -> dict[str, Any] | None:
         """Return the state of the exec once it has ended, or nothing if it does not."""

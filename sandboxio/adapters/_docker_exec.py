@@ -144,7 +144,7 @@ class DockerExec:
     async def wait(self) -> ExitStatus:
         state = await self._final_state()
         code = int(state["ExitCode"])
-        if not state.get("Pid"):
+        if not state["Pid"]:
             error = _not_started(self._first or b"")
             if isinstance(error, ConnectError):  # a sandbox that is ending starts nothing either
                 await anyio.sleep(_ENDING)
@@ -196,7 +196,7 @@ class DockerExec:
     async def has_ended(self) -> bool:
         """Whether the engine lists no process of the call, whatever it says of the exec."""
         seen = await look(self._container)
-        pid = int((await self._inspect()).get("Pid") or 0)
+        pid = int((await self._inspect())["Pid"])
         return seen is not None and not seen.below(pid)
 
     def _keep(self, data: bytes) -> None:
@@ -262,7 +262,7 @@ class DockerExec:
         if self._first is not None or not self._chunks:
             return
         self._first = self._chunks[0].data[:_WORDS_LIMIT]
-        if self._first.startswith(launch.ENGINE_WORDS) and not (await self._inspect()).get("Pid"):
+        if self._first.startswith(launch.ENGINE_WORDS) and not (await self._inspect())["Pid"]:
             self._next()
 
     async def _after_a_kill(self) -> None:

@@ -74,11 +74,13 @@ async def attach(container: Container, exec_id: str) -> tuple[ByteStream, bytes]
 
 
 async def inspect(container: Container, exec_id: str) -> dict[str, Any]:
-    """Return the engine's state of an exec."""
-    state: dict[str, Any] = await container.engine.call(
-        "call", lambda client: client.exec_inspect(exec_id), lane="teardown"
-    )
-    return state
+    """Return the engine's state of an exec; `Pid` is a number, 0 before it has started."""
+
+    def ask(client: Any) -> dict[str, Any]:
+        state: dict[str, Any] = client.exec_inspect(exec_id)
+        return {**state, "Pid": int(state.get("Pid") or 0)}
+
+    return await container.engine.call("call", ask, lane="teardown")
 
 
 async def describe(container: Container) -> ContainerDescription:

@@ -60,6 +60,7 @@ ANSWERS: dict[str, Answer | bytes] = {
     "a text": data("moment"),
     "a number": data(7),
     "nothing": data({}),
+    "a pid that is none": data({"Running": False, "ExitCode": 7, "Pid": "x"}),
     "parts of another kind": data(
         {"Id": 7, "State": 1, "Config": [], "HostConfig": "x", "Running": [], "Runtimes": 3}
     ),
