@@ -40,7 +40,7 @@ MARKER = "SANDBOXIO_CALL"
 _SIGNALLED, _KILLED = 128, 137
 _CHECK_FIRST = 0.25
 _CHECK_MAX = 2.0
-_GAP_LOCAL, _GAP_REMOTE = 0.5, 2.0
+_GAP_LOCAL, _GAP_REMOTE = 1.0, 2.0
 """Seconds of silence, twice and with the engine answering in between, that end the output of a
 command which has ended while a child of its still holds the stream open."""
 _LAST_SECONDS = 10.0
