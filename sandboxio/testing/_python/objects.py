@@ -5,6 +5,7 @@ Nothing here looks anything up by a name that the code chose: what is not in a t
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -112,11 +113,11 @@ class Closing(Thing):
         self.closed = True
 
 
-class Lines(Closing):
+class Lines(Closing, ABC):
     """Something that is iterated over line by line."""
 
-    async def lines(self, session: Session) -> list[Value]:
-        raise NotImplementedError
+    @abstractmethod
+    async def lines(self, session: Session) -> list[Value]: ...
 
 
 FUNCTIONS: dict[str, Function] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeGuard
@@ -25,7 +26,7 @@ FORK_PAUSE = 1.0
 _PIECE = 64 * 1024
 
 
-class BaseShell:
+class BaseShell(ABC):
     """One shell. Its process is the one it runs in; a subshell is another of each."""
 
     def __init__(
@@ -71,9 +72,9 @@ class BaseShell:
             return 0
         return await self.run(command, tail=tail)
 
+    @abstractmethod
     async def run(self, command: Command, *, tail: bool = False) -> int:
         """Run a command and note its exit code."""
-        raise NotImplementedError
 
     async def step(self) -> None:
         """Let virtual time pass where it must, and handle signals."""

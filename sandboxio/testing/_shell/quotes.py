@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from sandboxio.testing._shell.ast import (
@@ -31,7 +32,7 @@ _ANSI = re.compile(
 _ONES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b"}
 
 
-class Words:
+class Words(ABC):
     """The half of the scanner that is about one word at a time."""
 
     def __init__(self, text: str, *, bash: bool, line: int = 1) -> None:
@@ -78,9 +79,9 @@ class Words:
                 self._piece(parts, quoted=True, specials="$`\\\n")
         return parts.done()
 
+    @abstractmethod
     def nested(self, text: str | None) -> Command:
         """Read the commands of a substitution: a text of its own, or up to the `)` here."""
-        raise NotImplementedError
 
     def _piece(self, parts: _Parts, *, quoted: bool, specials: str = '$`"\\\n') -> None:
         char = self.text[self.pos]

@@ -139,7 +139,7 @@ class LifeCases(SuiteFixtures):
     ) -> None:
         """asyncio's `task.cancel()`, also twice, does not stop a removal that has begun."""
         if anyio_backend != "asyncio":
-            pytest.skip(f"this is about tasks of asyncio, and the loop is {anyio_backend}")
+            pytest.skip(reason=f"this is about tasks of asyncio, and the loop is {anyio_backend}")
         import asyncio
 
         task = asyncio.ensure_future(sandbox.kill())

@@ -251,7 +251,7 @@ class FileTree(SuiteFixtures):
         try:
             sandbox = await create(user="1234:5678")
         except CapabilityNotSupported:
-            pytest.skip("this backend gives its sandboxes no other user")
+            pytest.skip(reason="this backend gives its sandboxes no other user")
         await sandbox.files.mkdir("d/e", parents=True)
         await sandbox.files.write("d/e/f", "x")
         assert await self.sh(sandbox, "stat -c %u:%g d d/e d/e/f") == "1234:5678\n" * 3
@@ -302,4 +302,4 @@ class FileTree(SuiteFixtures):
 
     async def _skip_root(self, sandbox: AsyncSandbox) -> None:
         if await self.sh(sandbox, "id -u") == "0\n":
-            pytest.skip("the user of this sandbox is root")
+            pytest.skip(reason="the user of this sandbox is root")

@@ -155,7 +155,7 @@ class Downloads(SuiteFixtures):
     ) -> None:
         """A file of 1 TB is a `FileSystemError`, soon, however little of the disk it takes."""
         if not (await sandbox.run("truncate -s 1T sparse")).ok:
-            pytest.skip("this sandbox makes no file of 1 TB")
+            pytest.skip(reason="this sandbox makes no file of 1 TB")
         started = self.clock.time()
         with pytest.raises(FileSystemError):
             await sandbox.files.download("sparse", tmp_path / "back")

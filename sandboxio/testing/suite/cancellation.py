@@ -332,7 +332,7 @@ async def _inside(
 def _asyncio(loop: str) -> Any:
     """Return asyncio for cases that are about it alone."""
     if loop != "asyncio":
-        pytest.skip(f"this is about tasks of asyncio, and the loop is {loop}")
+        pytest.skip(reason=f"this is about tasks of asyncio, and the loop is {loop}")
     import asyncio
 
     return asyncio

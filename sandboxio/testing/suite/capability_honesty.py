@@ -199,7 +199,7 @@ class CapabilityHonestySuite(SuiteFixtures):
             for host, port in canary.addresses:
                 done = await sandbox.run(self.connect(host, port))
                 if done.exit_code == NO_PROGRAM:
-                    pytest.skip("the image has no program that can try a connection")
+                    pytest.skip(reason="the image has no program that can try a connection")
                 assert done.exit_code != 0
             assert canary.visitors == []
 
@@ -238,7 +238,7 @@ class CapabilityHonestySuite(SuiteFixtures):
     async def test_flags_without_gpu(self, sandbox: AsyncSandbox, create: Create) -> None:
         """Without `GPU` no sandbox is made that was to have one."""
         if not self.resource_caps_supported:
-            pytest.skip("the caps of this backend belong to its templates")
+            pytest.skip(reason="the caps of this backend belong to its templates")
         await _refused(Capability.GPU, lambda: create(resources=Resources(gpu="T4")))
 
     @case("FLAG-026")
@@ -251,7 +251,7 @@ class CapabilityHonestySuite(SuiteFixtures):
         """
         refused = _refusals(sandbox, create)
         if not refused:
-            pytest.skip("this sandbox declares all that could be refused")
+            pytest.skip(reason="this sandbox declares all that could be refused")
         for _ in range(2):
             for flags, act in refused.items():
                 await _refused(flags, act)

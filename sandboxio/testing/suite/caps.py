@@ -235,7 +235,7 @@ class CapsSuite(SuiteFixtures):
     async def test_caps_of_the_template(self, sandbox: AsyncSandbox, create: Create) -> None:
         """Where caps belong to the template a caller's are refused, and the template is named."""
         if self.resource_caps_supported:
-            pytest.skip("this backend takes caps for each sandbox")
+            pytest.skip(reason="this backend takes caps for each sandbox")
         for resources in ASKED:
             with pytest.raises((ConfigurationError, CapabilityNotSupported)) as caught:
                 await create(resources=resources)
@@ -256,12 +256,12 @@ class CapsSuite(SuiteFixtures):
 
     def _skip_without_caps(self) -> None:
         if not self.resource_caps_supported:
-            pytest.skip("the caps of this backend belong to its templates")
+            pytest.skip(reason="the caps of this backend belong to its templates")
 
 
 def _known(value: Any) -> Any:
     if value is None:
-        pytest.skip("this cap cannot be read inside this sandbox")
+        pytest.skip(reason="this cap cannot be read inside this sandbox")
     return value
 
 

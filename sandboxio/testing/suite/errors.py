@@ -186,7 +186,7 @@ class ErrorsSuite(ErrorsRemoved):
     ) -> None:
         """A missing key is an `AuthError` that names the variable to set; nothing is made."""
         if self.credential is None:
-            pytest.skip(f"{type(self).__name__} says that the provider needs no key")
+            pytest.skip(reason=f"{type(self).__name__} says that the provider needs no key")
         with self.unauthenticated(), pytest.raises(AuthError) as caught:
             await backend.create(**options)
         assert_complete(caught.value)

@@ -184,7 +184,7 @@ class FilesSuite(FileTree, FileLinks, FileNames):
         """A file whose size reads 0 although it has content, as in /proc, is read whole."""
         made = await sandbox.run("tr '\\000' ':' </proc/1/cmdline")
         if not made.stdout:
-            pytest.skip("/proc/1/cmdline is not readable in this sandbox")
+            pytest.skip(reason="/proc/1/cmdline is not readable in this sandbox")
         said = await sandbox.files.read("/proc/1/cmdline")
         assert said.replace(b"\0", b":").decode() == made.stdout
 

@@ -55,9 +55,9 @@ class SuiteFixtures(SuiteSettings):
         """Run each case on both event loops."""
         name = str(request.param)
         if name not in self.loops:
-            pytest.skip(f"{type(self).__name__} leaves {name} out of `loops`")
+            pytest.skip(reason=f"{type(self).__name__} leaves {name} out of `loops`")
         if find_spec(name) is None:
-            pytest.skip(f'{name} is not installed; install it, or set loops = ("asyncio",)')
+            pytest.skip(reason=f'{name} is not installed; install it, or set loops = ("asyncio",)')
         return name
 
     @pytest.fixture(name="backend", autouse=True)
@@ -117,7 +117,7 @@ class SuiteFixtures(SuiteSettings):
                 stack.push_async_callback(_discard, made)
                 unfit = None if found is None else found.unfit(made.capabilities)
                 if unfit is not None:
-                    pytest.skip(unfit)
+                    pytest.skip(reason=unfit)
                 return made
 
             yield create

@@ -57,7 +57,7 @@ class IsolationHonestySuite(SuiteFixtures):
         """What a backend claims, and its sandboxes turn out to be, can be required."""
         verified = (await create()).isolation
         if not verified.satisfies(backend.isolation):
-            pytest.skip(f"claimed is {backend.isolation.name}, verified {verified.name}")
+            pytest.skip(reason=f"claimed is {backend.isolation.name}, verified {verified.name}")
         options["require_isolation"] = backend.isolation
         with _spied(backend) as (target, _):
             async with await sandboxio.create(target, **options) as sandbox:

@@ -204,7 +204,7 @@ class PolicySuite(SuiteFixtures):
         """A policy that needs an undeclared capability is refused; never accepted and ignored."""
         refused = [policy for flag, policy in UNENFORCED if flag not in sandbox.capabilities]
         if not refused:
-            pytest.skip("this sandbox declares all that these policies need")
+            pytest.skip(reason="this sandbox declares all that these policies need")
         for policy in refused:
             with pytest.raises(CapabilityNotSupported) as caught:
                 await create(network=policy)
@@ -271,14 +271,14 @@ class PolicySuite(SuiteFixtures):
         """Try to connect; skip where the image has nothing to try with."""
         done = await sandbox.run(self.connect(host, port), **options)
         if done.exit_code == NO_PROGRAM:
-            pytest.skip("the image has no program that can try a connection")
+            pytest.skip(reason="the image has no program that can try a connection")
         return done.ok
 
 
 def _addresses(canary: Canary) -> list[tuple[str, int]]:
     found = canary.addresses
     if not found:
-        pytest.skip("this host has no address but loopback to listen at")
+        pytest.skip(reason="this host has no address but loopback to listen at")
     return found
 
 
@@ -290,4 +290,4 @@ async def _allowed(create: Create, policy: NetworkPolicy) -> AsyncSandbox:
     try:
         return await create(network=policy)
     except CapabilityNotSupported:
-        pytest.skip("this backend refuses open egress, so the probe cannot be proven here")
+        pytest.skip(reason="this backend refuses open egress, so the probe cannot be proven here")

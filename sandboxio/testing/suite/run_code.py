@@ -281,6 +281,6 @@ class RunCodeSuite(CodeRefusals):
         try:
             done = await sandbox.run_code(script, language="bash")
         except CapabilityNotSupported as exc:
-            pytest.skip(f"this sandbox runs no bash: {exc.message}")
+            pytest.skip(reason=f"this sandbox runs no bash: {exc.message}")
         assert (done.exit_code, done.stdout, done.stderr) == (3, 'a "b" 0\nno input\n', "e\n")
         assert (await sandbox.run_code(f"x={'a' * 200_000}; echo ${{#x}}", language="bash")).ok

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn, Protocol
 import pytest
 
 from sandboxio.core.clock import LOOP
-from sandboxio.testing.suite._case import HasClock
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -47,7 +46,7 @@ class Canary(Protocol):
     def visitors(self) -> list[str]: ...
 
 
-class SuiteSettings(HasClock):
+class SuiteSettings:
     """Attributes and methods that a subclass may override.
 
     Only `backend` (or `make_backend()`) has to be given.
@@ -173,7 +172,7 @@ class SuiteSettings(HasClock):
     def _missing(self, probe: str) -> NoReturn:
         claim = inspect.getdoc(getattr(SuiteSettings, probe)) or ""
         purpose = claim.partition(".")[0]
-        pytest.skip(f"{type(self).__name__} has no probe {probe}(); override it: {purpose}")
+        pytest.skip(reason=f"{type(self).__name__} has no probe {probe}(); override it: {purpose}")
 
 
 _CGROUP_FILES = (

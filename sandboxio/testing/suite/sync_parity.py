@@ -73,7 +73,7 @@ class SyncParitySuite(TwinCases):
                 stack.callback(made.close)
                 unfit = None if found is None else found.unfit(made.capabilities)
                 if unfit is not None:
-                    pytest.skip(unfit)
+                    pytest.skip(reason=unfit)
                 return made
 
             yield create

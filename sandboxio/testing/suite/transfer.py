@@ -211,7 +211,7 @@ class TransferSuite(Downloads):
     ) -> None:
         """What the sandbox's user may not read or write is `PermissionDenied`."""
         if await self.sh(sandbox, "id -u") == "0\n":
-            pytest.skip("the user of this sandbox is root")
+            pytest.skip(reason="the user of this sandbox is root")
         await self.sh(sandbox, "echo x >f; chmod 0 f")
         (tmp_path / "local").write_text("x")
         for path in ("/etc/x", "/etc/passwd", "f"):
