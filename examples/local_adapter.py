@@ -41,11 +41,12 @@ from sandboxio.core.models import Capability, ManagedSandbox, OutputChunk, Resou
 from sandboxio.core.tiers import IsolationTier
 from sandboxio.guest import code
 from sandboxio.guest.shell_files import ShellFiles
+from sandboxio.guest.shell_metrics import measure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sandboxio.core.models import StreamName
+    from sandboxio.core.models import Metrics, StreamName
     from sandboxio.core.requests import CodeRequest, CreateRequest, ExecRequest
 
 CAPABILITIES = (
@@ -187,6 +188,9 @@ class LocalSandbox:
     async def start_code(self, request: CodeRequest) -> LocalCall:
         found = [name for name in ("python3", "python", "bash") if shutil.which(name, path=PATH)]
         return await self._start(request, *code.command(request.language, request.code, found))
+
+    async def metrics(self) -> Metrics:
+        return await measure(self.start, timeout=self.timeout, give_up=self.remove)
 
     async def _start(
         self, request: ExecRequest | CodeRequest, argv: tuple[str, ...], stdin: bytes | None

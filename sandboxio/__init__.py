@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from sandboxio.core.models import ExecResult as ExecResult
     from sandboxio.core.models import FileInfo as FileInfo
     from sandboxio.core.models import ManagedSandbox as ManagedSandbox
+    from sandboxio.core.models import Metrics as Metrics
     from sandboxio.core.models import NetworkPolicy as NetworkPolicy
     from sandboxio.core.models import OutputChunk as OutputChunk
     from sandboxio.core.models import PartialOutput as PartialOutput
@@ -78,8 +79,8 @@ _HOMES = {
         "UnenforcedLimitWarning UnverifiedIsolationWarning"
     ),
     "sandboxio.core.models": (
-        "Capability ExecResult FileInfo ManagedSandbox NetworkPolicy OutputChunk PartialOutput "
-        "Resources RichOutput"
+        "Capability ExecResult FileInfo ManagedSandbox Metrics NetworkPolicy OutputChunk "
+        "PartialOutput Resources RichOutput"
     ),
     "sandboxio.core.registry": "register unregister",
     "sandboxio.core.sync": "SyncSandbox",

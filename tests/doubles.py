@@ -14,9 +14,10 @@ import anyio
 import anyio.lowlevel
 
 from sandboxio.core.driver import ExitStatus, KillReport
+from sandboxio.core.edits import edited
 from sandboxio.core.errors import PathNotFound, SandboxError
 from sandboxio.core.lifecycle import undone_on_failure
-from sandboxio.core.models import Capability, FileInfo, ManagedSandbox, OutputChunk
+from sandboxio.core.models import Capability, FileInfo, ManagedSandbox, Metrics, OutputChunk
 from sandboxio.core.tiers import IsolationTier
 
 if TYPE_CHECKING:
@@ -162,6 +163,10 @@ class DoubleSandbox:
     def explain(self, capability: Capability) -> str | None:
         return self._driver.reasons.get(capability)
 
+    async def metrics(self) -> Metrics:
+        await self._driver.steps.at("metrics")
+        return Metrics(0.5, 1024, None, 2)
+
     async def remove(self) -> None:
         await self._driver.steps.at("remove")
 
@@ -266,7 +271,7 @@ class DoubleFiles:
         await self._steps.at("file_read")
 
     async def write(
-        self, path: str, source: AsyncIterable[bytes], *, size: int, mode: int | None
+        self, path: str, source: AsyncIterable[bytes], *, size: int | None, mode: int | None
     ) -> None:
         await self._steps.at("file_write")
         self._driver.stored[path] = b"".join([piece async for piece in source])
@@ -281,9 +286,13 @@ class DoubleFiles:
         await self._steps.at("file_exists")
         return path in self._driver.stored
 
-    async def ls(self, path: str) -> list[FileInfo]:
+    async def ls(self, path: str, *, recursive: bool) -> list[FileInfo]:
         await self._steps.at("file_list")
         return [await self.stat(name, follow=False) for name in sorted(self._driver.stored)]
+
+    async def glob(self, pattern: str) -> list[FileInfo]:
+        await self._steps.at("file_glob")
+        return [info for info in await self.ls(".", recursive=True) if info.path == pattern]
 
     async def mkdir(self, path: str, *, parents: bool) -> None:
         await self._steps.at("file_mkdir")
@@ -291,6 +300,23 @@ class DoubleFiles:
     async def remove(self, path: str, *, recursive: bool) -> None:
         await self._steps.at("file_remove")
         del self._driver.stored[path]
+
+    async def move(self, source: str, target: str) -> None:
+        await self._steps.at("file_move")
+        self._driver.stored[target] = self._driver.stored.pop(source)
+
+    async def copy(self, source: str, target: str) -> None:
+        await self._steps.at("file_copy")
+        self._driver.stored[target] = self._content(source)
+
+    async def chmod(self, path: str, mode: int) -> None:
+        await self._steps.at("file_chmod")
+        self._driver.modes[path] = mode
+
+    async def edit(self, path: str, old: bytes, new: bytes, *, count: int | None) -> int:
+        await self._steps.at("file_edit")
+        self._driver.stored[path], found = edited(path, self._content(path), old, new, count)
+        return found
 
     def _content(self, path: str) -> bytes:
         if path not in self._driver.stored:

@@ -37,6 +37,9 @@ class MySandbox:
     async def start_code(self, request: CodeRequest) -> NoReturn:
         raise NotImplementedError("start_code")
 
+    async def metrics(self) -> NoReturn:
+        raise NotImplementedError("metrics")
+
     async def remove(self) -> None: ...
 
 

@@ -15,6 +15,7 @@ from sandboxio.core.models import Capability
 from sandboxio.core.tiers import IsolationTier
 from sandboxio.guest import code, probe
 from sandboxio.guest.shell_files import ShellFiles
+from sandboxio.guest.shell_metrics import measure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from sandboxio.adapters._docker_answers import ContainerDescription
     from sandboxio.adapters._docker_engine import Engine
     from sandboxio.adapters._docker_image import ImageFacts, User
+    from sandboxio.core.models import Metrics
     from sandboxio.core.requests import CodeRequest, ExecRequest
 
 CAPABILITIES = (
@@ -115,6 +117,9 @@ class DockerSandbox:
         channel = await execs.start(self._container, spec)
         channel.preface(command.stdin)
         return channel
+
+    async def metrics(self) -> Metrics:
+        return await measure(self.start, timeout=self.timeout, give_up=self.remove)
 
     async def remove(self) -> None:
         for channel in tuple(self._container.channels):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Capability,
         FileInfo,
         ManagedSandbox,
+        Metrics,
         OutputChunk,
         RichOutput,
     )
@@ -94,16 +95,31 @@ class DriverFiles(Protocol):
         ...
 
     async def write(
-        self, path: str, source: AsyncIterable[bytes], *, size: int, mode: int | None
+        self, path: str, source: AsyncIterable[bytes], *, size: int | None, mode: int | None
     ) -> None:
-        """Write exactly `size` bytes."""
+        """Write exactly `size` bytes; with `None`, what there is until the source ends.
+
+        A source that raises leaves nothing new, and its error goes on as it is.
+        """
         ...
 
     async def stat(self, path: str, *, follow: bool) -> FileInfo: ...
     async def exists(self, path: str) -> bool: ...
-    async def ls(self, path: str) -> list[FileInfo]: ...
+    async def ls(self, path: str, *, recursive: bool) -> list[FileInfo]: ...
+
+    async def glob(self, pattern: str) -> list[FileInfo]:
+        """Return what matches, sorted by path; `core.patterns` has the rules, and a matcher."""
+        ...
+
     async def mkdir(self, path: str, *, parents: bool) -> None: ...
     async def remove(self, path: str, *, recursive: bool) -> None: ...
+    async def move(self, source: str, target: str) -> None: ...
+    async def copy(self, source: str, target: str) -> None: ...
+    async def chmod(self, path: str, mode: int) -> None: ...
+
+    async def edit(self, path: str, old: bytes, new: bytes, *, count: int | None) -> int:
+        """Replace `old`, and return how often; `core.edits` counts, and has the limit."""
+        ...
 
 
 class DriverSandbox(Protocol):
@@ -137,6 +153,10 @@ class DriverSandbox(Protocol):
 
     async def start(self, request: ExecRequest) -> ExecChannel: ...
     async def start_code(self, request: CodeRequest) -> ExecChannel: ...
+
+    async def metrics(self) -> Metrics:
+        """Say what the sandbox uses; `CapabilityNotSupported` where nobody can tell."""
+        ...
 
     async def remove(self) -> None:
         """Remove the sandbox; silent when it is gone."""

@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+from collections.abc import AsyncGenerator, AsyncIterable
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, TypeVar, cast
 
 import anyio.lowlevel
 
-from sandboxio.core import requests, threads
+from sandboxio.core import patterns, requests, threads
 from sandboxio.core.errors import ConfigurationError, ExecutionTimeout, FileSystemError
 from sandboxio.core.mapping import Deadline, DeadlinePassed
 from sandboxio.core.models import Capability
+from sandboxio.core.reading import SandboxFileReader
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from sandboxio.core.clock import Clock
     from sandboxio.core.driver import DriverSandbox
@@ -79,6 +81,43 @@ class SandboxFiles:
 
         await self._operation("file_write", where, act)
 
+    async def write_from(
+        self,
+        path: str,
+        chunks: AsyncIterable[bytes],
+        *,
+        size: int | None = None,
+        mode: int | None = None,
+    ) -> None:
+        where = self._allowed("path", path)
+        expected = None if size is None else _whole_number("size", size)
+        bits = _mode(mode)
+        given = _chunks(chunks)
+
+        async def act(record: OperationRecord) -> None:
+            async with aclosing(_counted(given, expected, record)) as source:
+                await self._driver.files.write(where, source, size=expected, mode=bits)
+
+        await self._operation("file_write", where, act)
+
+    def open_read(
+        self, path: str, *, offset: int = 0, length: int | None = None
+    ) -> SandboxFileReader:
+        where = self._allowed("path", path)
+        start, count = _range(offset, length)
+
+        async def read(sink: Callable[[bytes], Awaitable[None]]) -> None:
+            async def act(record: OperationRecord) -> None:
+                async def counted(piece: bytes) -> None:
+                    record.bytes_out += len(piece)
+                    await sink(piece)
+
+                await self._driver.files.read(where, offset=start, length=count, sink=counted)
+
+            await self._operation("file_read", where, act)
+
+        return SandboxFileReader(read)
+
     async def stat(self, path: str) -> FileInfo:
         where = self._allowed("path", path)
         return await self._operation(
@@ -91,9 +130,16 @@ class SandboxFiles:
             "file_exists", where, lambda _: self._driver.files.exists(where)
         )
 
-    async def ls(self, path: str = ".") -> list[FileInfo]:
+    async def ls(self, path: str = ".", *, recursive: bool = False) -> list[FileInfo]:
         where = self._allowed("path", path)
-        return await self._operation("file_list", where, lambda _: self._driver.files.ls(where))
+        return await self._operation(
+            "file_list", where, lambda _: self._driver.files.ls(where, recursive=recursive)
+        )
+
+    async def glob(self, pattern: str) -> list[FileInfo]:
+        where = self._allowed("pattern", pattern)
+        patterns.parse(where)
+        return await self._operation("file_glob", where, lambda _: self._driver.files.glob(where))
 
     async def mkdir(self, path: str, *, parents: bool = False) -> None:
         where = self._allowed("path", path)
@@ -105,6 +151,35 @@ class SandboxFiles:
         where = self._allowed("path", path)
         await self._operation(
             "file_remove", where, lambda _: self._driver.files.remove(where, recursive=recursive)
+        )
+
+    async def move(self, source: str, target: str) -> None:
+        start, end = self._allowed("source", source), self._allowed("target", target)
+        await self._operation("file_move", start, lambda _: self._driver.files.move(start, end))
+
+    async def copy(self, source: str, target: str) -> None:
+        start, end = self._allowed("source", source), self._allowed("target", target)
+        await self._operation("file_copy", start, lambda _: self._driver.files.copy(start, end))
+
+    async def chmod(self, path: str, mode: int) -> None:
+        where = self._allowed("path", path)
+        bits = _mode(mode)
+        if bits is None:
+            raise ConfigurationError("mode must be permission bits between 0 and 0o777.")
+        await self._operation("file_chmod", where, lambda _: self._driver.files.chmod(where, bits))
+
+    async def edit(
+        self, path: str, old: bytes | str, new: bytes | str, *, count: int | None = 1
+    ) -> int:
+        where = self._allowed("path", path)
+        before, after = _payload(old, "old"), _payload(new, "new")
+        if not before:
+            raise ConfigurationError("old must not be empty.")
+        wanted = None if count is None else _whole_number("count", count, least=1)
+        return await self._operation(
+            "file_edit",
+            where,
+            lambda _: self._driver.files.edit(where, before, after, count=wanted),
         )
 
     async def upload(self, local: str | Path, remote: str) -> None:
@@ -314,12 +389,39 @@ async def _one(payload: bytes) -> AsyncGenerator[bytes]:
         yield payload
 
 
-def _payload(data: object) -> bytes:
+async def _counted(
+    chunks: AsyncIterator[bytes], size: int | None, record: OperationRecord
+) -> AsyncGenerator[bytes]:
+    """Yield the caller's chunks, and close what they come from, however this ends."""
+    try:
+        async for chunk in chunks:
+            if not isinstance(chunk, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ConfigurationError(f"chunks must be bytes, not {type(chunk).__name__}.")
+            record.bytes_in += len(chunk)
+            if size is not None and record.bytes_in > size:
+                raise FileSystemError(f"chunks are more than size={size} bytes.", outcome="done")
+            if chunk:
+                yield chunk
+    finally:
+        if isinstance(chunks, AsyncGenerator):
+            await chunks.aclose()
+
+
+def _chunks(chunks: object) -> AsyncIterator[bytes]:
+    if not isinstance(chunks, AsyncIterable):
+        raise ConfigurationError(
+            f"chunks must be an async iterable of bytes, not {type(chunks).__name__}.",
+            hint="Pass what is in memory to write(), and a file of this host to upload().",
+        )
+    return aiter(cast("AsyncIterable[bytes]", chunks))
+
+
+def _payload(data: object, name: str = "data") -> bytes:
     if isinstance(data, bytes):
         return data
     if isinstance(data, str):
         return requests.input_bytes(data) or b""
-    raise ConfigurationError(f"data must be bytes or text, not {type(data).__name__}.")
+    raise ConfigurationError(f"{name} must be bytes or text, not {type(data).__name__}.")
 
 
 def _mode(mode: object) -> int | None:
@@ -331,7 +433,11 @@ def _mode(mode: object) -> int | None:
 
 
 def _range(offset: object, length: object) -> tuple[int, int | None]:
-    for name, value in (("offset", offset), ("length", 0 if length is None else length)):
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST:
-            raise ConfigurationError(f"{name} must be a whole number between 0 and 2**62.")
-    return int(str(offset)), None if length is None else int(str(length))
+    start = _whole_number("offset", offset)
+    return start, None if length is None else _whole_number("length", length)
+
+
+def _whole_number(name: str, value: object, *, least: int = 0) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _LARGEST:
+        raise ConfigurationError(f"{name} must be a whole number between {least} and 2**62.")
+    return value

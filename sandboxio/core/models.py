@@ -203,6 +203,25 @@ class FileInfo:
 
 
 @dataclass(frozen=True)
+class Metrics:
+    """What a sandbox uses at one moment. No number is negative.
+
+    Example:
+        >>> Metrics(0.25, 40_000_000, 536_870_912, 3).memory_limit_bytes
+        536870912
+    """
+
+    cpu_seconds: float
+    """CPU time used since its creation, on all cores together, in seconds."""
+    memory_bytes: int
+    """Memory in use, in bytes, without what the kernel can drop at any time."""
+    memory_limit_bytes: int | None
+    """Most it may use, in bytes; `None` where there is no such limit or it cannot be read."""
+    processes: int
+    """Processes there are, those of the measurement not counted."""
+
+
+@dataclass(frozen=True)
 class ManagedSandbox:
     """A sandbox of ours that an engine still holds; nothing can be run through it.
 

@@ -17,6 +17,7 @@ from sandboxio.core.errors import (
 )
 from sandboxio.core.files import SandboxFiles
 from sandboxio.core.lifecycle import warn_orphaned, within_grace
+from sandboxio.core.mapping import Deadline, DeadlinePassed
 from sandboxio.core.models import Capability, ExecResult, PartialOutput
 from sandboxio.core.output import OutputCapture
 from sandboxio.core.process import SandboxProcess, feed
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from sandboxio.core.clock import Clock
     from sandboxio.core.driver import DriverSandbox
+    from sandboxio.core.models import Metrics
     from sandboxio.core.record import Recorder
     from sandboxio.core.redaction import Redactor
     from sandboxio.core.tiers import IsolationTier
@@ -172,6 +174,15 @@ class Sandbox:
             clock=self._clock,
         )
 
+    async def metrics(self) -> Metrics:
+        self._require_alive()
+        timeout = self._driver.timeout
+        with self._recorder.operation("metrics"):
+            try:
+                return await Deadline(timeout, self._clock).bound(self._driver.metrics)
+            except DeadlinePassed:
+                raise ExecutionTimeout(f"There were no metrics within {timeout:g} s.") from None
+
     async def kill(self) -> None:
         with self._recorder.operation("kill") as record:
             await self._remove()
@@ -269,9 +280,12 @@ class Sandbox:
             stderr_truncated=capture.stderr.truncated,
         )
 
-    def _require(self, capability: Capability) -> None:
+    def _require_alive(self) -> None:
         if self._gone:
             raise SandboxGone("This sandbox has been removed.", outcome="not_started")
+
+    def _require(self, capability: Capability) -> None:
+        self._require_alive()
         if capability not in self.capabilities:
             reason = self._driver.explain(capability)
             raise CapabilityNotSupported(

@@ -6,94 +6,19 @@ One sync sandbox is one thread. For many sandboxes at once use the async API.
 from __future__ import annotations
 
 import atexit
-import threading
-from concurrent.futures import CancelledError, Future
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
-import anyio
-from anyio.from_thread import BlockingPortal
-
-from sandboxio.core.errors import ConfigurationError
+from sandboxio.core.portal import Portal
+from sandboxio.core.sync_files import SyncFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
     from types import TracebackType
     from typing import Self
 
-    from sandboxio.core.models import Capability, ExecResult, FileInfo, OutputChunk
-    from sandboxio.core.protocols import AsyncFileSystem, AsyncSandbox, Process
+    from sandboxio.core.models import Capability, ExecResult, Metrics, OutputChunk
+    from sandboxio.core.protocols import AsyncSandbox, Process
     from sandboxio.core.tiers import IsolationTier
-
-T = TypeVar("T")
-EXIT_PATIENCE = 15.0
-"""Seconds an interrupted caller waits for the end of a call: its kill and a removal, bounded."""
-
-
-class Portal:
-    """An event loop in a daemon thread, and the way into it."""
-
-    def __init__(self) -> None:
-        started: Future[BlockingPortal] = Future()
-        self._thread = threading.Thread(
-            target=_serve, args=(started,), daemon=True, name="sandboxio-portal"
-        )
-        self._thread.start()
-        self._portal = started.result()
-
-    def call(self, action: Callable[[], Awaitable[T]]) -> T:
-        """Await an action in the portal's loop; an interrupt here cancels it there."""
-        if threading.current_thread() is self._thread:
-            raise ConfigurationError(
-                "A sync sandbox cannot be used on the thread of its own event loop.",
-                hint="Use the async API there: await sandboxio.create(...).",
-            )
-        if not self._thread.is_alive():
-            raise ConfigurationError(
-                "The sync sandbox is closed.", hint="Create a new one with create_sync()."
-            )
-        call = _Call(action)
-        future = self._portal.start_task_soon(call.run)
-        try:
-            return future.result()
-        except CancelledError as exc:
-            raise ConfigurationError(
-                "The sync sandbox was closed while the call was running.",
-                hint="Let its calls end before it is closed.",
-            ) from exc
-        except BaseException:
-            if not call.ended.is_set():
-                future.cancel()
-                call.ended.wait(EXIT_PATIENCE)
-            raise
-
-    @property
-    def closed(self) -> bool:
-        return not self._thread.is_alive()
-
-    def close(self) -> None:
-        """Stop the loop and wait for its thread; safe to call again."""
-        if not self._thread.is_alive():
-            return
-        try:
-            self._portal.call(self._portal.stop, True)
-        except RuntimeError:  # stopped by another thread in the meantime
-            return
-        self._thread.join(EXIT_PATIENCE)
-
-
-class _Call(Generic[T]):
-    """One awaited action; says when it has really ended, cancellation included."""
-
-    def __init__(self, action: Callable[[], Awaitable[T]]) -> None:
-        self._action = action
-        self.ended = threading.Event()
-
-    async def run(self) -> T:
-        try:
-            return await self._action()
-        finally:
-            self.ended.set()
 
 
 class SyncSandbox:
@@ -194,6 +119,9 @@ class SyncSandbox:
             self._portal,
         )
 
+    def metrics(self) -> Metrics:
+        return self._portal.call(self._sandbox.metrics)
+
     def kill(self) -> None:
         self._portal.call(self._sandbox.kill)
 
@@ -225,41 +153,6 @@ class SyncSandbox:
     def _finish(self) -> None:
         self._portal.close()
         atexit.unregister(self.close)
-
-
-class SyncFileSystem:
-    """`AsyncFileSystem` for blocking code."""
-
-    def __init__(self, files: AsyncFileSystem, portal: Portal) -> None:
-        self._files = files
-        self._portal = portal
-
-    def read(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
-        return self._portal.call(lambda: self._files.read(path, offset=offset, length=length))
-
-    def write(self, path: str, data: bytes | str, *, mode: int | None = None) -> None:
-        self._portal.call(lambda: self._files.write(path, data, mode=mode))
-
-    def stat(self, path: str) -> FileInfo:
-        return self._portal.call(lambda: self._files.stat(path))
-
-    def exists(self, path: str) -> bool:
-        return self._portal.call(lambda: self._files.exists(path))
-
-    def ls(self, path: str = ".") -> list[FileInfo]:
-        return self._portal.call(lambda: self._files.ls(path))
-
-    def mkdir(self, path: str, *, parents: bool = False) -> None:
-        self._portal.call(lambda: self._files.mkdir(path, parents=parents))
-
-    def remove(self, path: str, *, recursive: bool = False) -> None:
-        self._portal.call(lambda: self._files.remove(path, recursive=recursive))
-
-    def upload(self, local: str | Path, remote: str) -> None:
-        self._portal.call(lambda: self._files.upload(local, remote))
-
-    def download(self, remote: str, local: str | Path) -> None:
-        self._portal.call(lambda: self._files.download(remote, local))
 
 
 class SyncProcess:
@@ -322,20 +215,6 @@ def create_in_portal(create: Callable[[], Awaitable[AsyncSandbox]]) -> SyncSandb
             portal.call(sandbox.kill)
         portal.close()
         raise
-
-
-def _serve(started: Future[BlockingPortal]) -> None:
-    async def serve() -> None:
-        async with BlockingPortal() as portal:
-            started.set_result(portal)
-            await portal.sleep_until_stopped()
-
-    try:
-        anyio.run(serve)
-    except BaseException as exc:
-        if started.done():
-            raise
-        started.set_exception(exc)
 
 
 async def _next(chunks: AsyncIterator[OutputChunk]) -> OutputChunk | None:

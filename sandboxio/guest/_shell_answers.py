@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 _NUMBERS = rb" ?([0-9a-f]{1,8}) ([0-9]{1,19}) (-?[0-9]{1,19})"
 _ONE = re.compile(_NUMBERS + rb"\Z")
-_ENTRY = re.compile(_NUMBERS + rb" \./([^/\0]{1,255})\Z")
+_NAME = rb"(?!\.{1,2}(?:/|\Z))[^/\0]{1,255}"
+_ENTRY = re.compile(_NUMBERS + rb" \./(" + _NAME + rb")\Z")
+_DEEP_ENTRY = re.compile(_NUMBERS + rb" \./(" + _NAME + rb"(?:/" + _NAME + rb")*+)\Z")
 _TARGET_LIMIT = 4096
 _KINDS: dict[int, FileKind] = {0o100000: "file", 0o040000: "directory", 0o120000: "link"}
 
@@ -29,8 +31,9 @@ def described(path: str, said: bytes, mark: bytes) -> FileInfo:
     return _info(path, match.groups(), rest[0] if rest else None)
 
 
-def listed(path: str, said: bytes, mark: bytes) -> list[FileInfo]:
-    """Read the answer of `LIST`, sorted by path."""
+def listed(path: str, said: bytes, mark: bytes, *, deep: bool = False) -> list[FileInfo]:
+    """Read the answer of `LIST`, or with `deep` one that goes further down, sorted by path."""
+    form = _DEEP_ENTRY if deep else _ENTRY
     base = "" if path == "." else path if path.endswith("/") else f"{path}/"
     entries: dict[bytes, tuple[bytes, ...]] = {}
     targets: dict[bytes, bytes] = {}
@@ -41,7 +44,7 @@ def listed(path: str, said: bytes, mark: bytes) -> list[FileInfo]:
         elif body.startswith(b"="):
             targets[link] = body[1:]
         else:
-            *numbers, name = _entry(body)
+            *numbers, name = _entry(body, form)
             entries[name] = tuple(numbers)
     found = [
         _info(base + _decode(name), numbers, targets.get(name)) for name, numbers in entries.items()
@@ -49,11 +52,14 @@ def listed(path: str, said: bytes, mark: bytes) -> list[FileInfo]:
     return sorted(found, key=lambda info: info.path)
 
 
-def failure(path: str, code: int, complaint: bytes) -> FileSystemError:
+def failure(
+    path: str, code: int, complaint: bytes, *, target: str | None = None
+) -> FileSystemError:
     """Return the error for the end of a script, in the sandbox's own words."""
     words = " ".join(complaint.decode("utf-8", "replace").split()) or f"exit code {code}"
     said = "".join(sign if sign.isprintable() else "?" for sign in words)
-    return CODES.get(code, FileSystemError)(f"{path!r}: {said}", outcome="done")
+    where = f"{path!r}" if target is None else f"{path!r} to {target!r}"
+    return CODES.get(code, FileSystemError)(f"{where}: {said}", outcome="done")
 
 
 def _records(said: bytes, mark: bytes) -> list[bytes]:
@@ -63,9 +69,9 @@ def _records(said: bytes, mark: bytes) -> list[bytes]:
     return [record.removesuffix(b"\n") for record in records]
 
 
-def _entry(body: bytes) -> tuple[bytes, ...]:
-    match = _ENTRY.match(body)
-    if match is None or match[4] in (b".", b".."):
+def _entry(body: bytes, form: re.Pattern[bytes]) -> tuple[bytes, ...]:
+    match = form.match(body)
+    if match is None:
         raise _unreadable()
     return match.groups()
 

@@ -131,6 +131,11 @@ class _Talk:
                 await self._channel.send(piece)
 
 
+def octal(path: str) -> str:
+    """Return a path as the scripts take it: every byte as an octal escape."""
+    return "".join(f"\\{byte:03o}" for byte in path.encode("utf-8", "surrogateescape"))
+
+
 def too_long() -> FileSystemError:
     """Return the error for an answer that does not end."""
     return FileSystemError(

@@ -25,10 +25,13 @@ CODES: dict[int, type[FileSystemError]] = {
     75: PathExists,
 }
 
-_PRELUDE = """\
+PRELUDE = """\
 PATH=/usr/bin:/bin:/usr/sbin:/sbin${PATH:+:$PATH}; LC_ALL=C; export PATH LC_ALL
-p=$(printf "$1"X); p=${p%X}
-case $p in /*) ;; *) p=./$p ;; esac
+path() {
+  p=$(printf "$1"X); p=${p%X}
+  case $p in /*) ;; *) p=./$p ;; esac
+}
+path "$1"
 fail() { echo "$2" >&2; exit "$1"; }
 need() {
   for t; do command -v "$t" >/dev/null || fail 70 "$t: not found in the sandbox"; done
@@ -58,7 +61,7 @@ loop() {
 """
 
 READ = (
-    _PRELUDE
+    PRELUDE
     + """\
 file
 need cat head tail
@@ -76,7 +79,7 @@ spare=${TMPDIR:-/tmp}
 """
 
 WRITE = (
-    _PRELUDE
+    PRELUDE
     + _PARENT
     + """\
 [ -d "$p" ] && fail 74 'is a directory'
@@ -91,12 +94,17 @@ fi
 umask 022
 part=$p
 for c in "$d" "$spare"; do
-  if true 2>/dev/null >"$c/$4"; then part=$c/$4; break; fi
+  if [ "$5" = 0 ]; then true 2>/dev/null >"$c/$4" || continue
+  else [ -f "$c/$4" ] || continue; fi
+  part=$c/$4
+  break
 done
 [ "$part" = "$p" ] || trap 'rm -f "$part"' EXIT
+[ "$5" != 0 ] || : >"$part" || fail 70 'the data could not be stored'
 echo go
-head -c "$2" >"$part" || fail 70 'the data could not be stored'
-[ "$(wc -c <"$part")" -eq "$2" ] || fail 70 'the data arrived incomplete'
+head -c "$2" >>"$part" || fail 70 'the data could not be stored'
+[ "$(wc -c <"$part")" -eq "$(($5 + $2))" ] || fail 70 'the data arrived incomplete'
+[ -z "$6" ] || { trap - EXIT; exit; }
 if [ "$part" = "$p" ]; then :
 elif [ -e "$p" ] || [ -L "$p" ]; then
   cat <"$part" >"$p" || fail 70 'the data could not be stored'
@@ -106,12 +114,16 @@ fi
 [ -z "$3" ] || chmod "$3" "$p" || fail 72 'permission denied'
 """
 )
-"""A new file appears whole; an existing one keeps its identity, links to it, and its mode."""
+"""A new file appears whole; an existing one keeps its identity, links to it, and its mode.
 
-FORGET = _PRELUDE + _PARENT + 'rm -f "$d/$2" "$spare/$2"\n'
+What is longer than one call takes in comes in several: `$5` bytes are there, `$6` says that more
+will follow.
+"""
+
+FORGET = PRELUDE + _PARENT + 'rm -f "$d/$2" "$spare/$2"\n'
 
 STAT = (
-    _PRELUDE
+    PRELUDE
     + """\
 [ -e "$p" ] || [ -L "$p" ] || absent
 if [ "$3" = follow ]; then
@@ -123,22 +135,54 @@ if [ -L "$p" ]; then printf '%s' "$2"; readlink "$p"; fi
 """
 )
 
-LIST = (
-    _PRELUDE
-    + """\
+_ENTRIES = """\
+entries() {
+  find . "$@" ! -name . -exec stat -c "$m %f %s %Y %n" {} +
+}
+links() {
+  find . "$@" ! -name . -type l -exec sh -c '
+    for f; do printf "%s@%s\\n%s" "$0" "$f" "$0="; readlink "$f"; done' "$m" {} +
+}
 need find stat readlink
+m=$2
+"""
+
+LIST = (
+    PRELUDE
+    + _ENTRIES
+    + """\
 [ -e "$p" ] || [ -L "$p" ] || absent
 [ -d "$p" ] || fail 73 'not a directory'
 cd "$p" 2>/dev/null || fail 72 'permission denied'
 [ -r . ] || fail 72 'permission denied'
-find . ! -name . -prune -exec stat -c "$2 %f %s %Y %n" {} +
-find . ! -name . -prune -type l -exec sh -c '
-  for f; do printf "%s@%s\\n%s" "$0" "$f" "$0="; readlink "$f"; done' "$2" {} +
+if [ "$3" != recursive ]; then
+  entries ! -name . -prune
+  links ! -name . -prune
+  exit
+fi
+exec 3>&1
+said=$(entries 2>&1 >&3)
+case $said in *ermission*) fail 72 'permission denied below it' ;; esac
+links
 """
 )
 
+GLOB = (
+    PRELUDE
+    + _ENTRIES
+    + """\
+[ -d "$p" ] && cd "$p" 2>/dev/null && [ -r . ] || exit 0
+name=$4
+set -- ${3:+-maxdepth "$3"} -name "$name"
+entries "$@" 2>/dev/null
+links "$@" 2>/dev/null
+:
+"""
+)
+"""What cannot be read is left out, and nothing found is no failure."""
+
 MKDIR = (
-    _PRELUDE
+    PRELUDE
     + """\
 if [ -e "$p" ] || [ -L "$p" ]; then
   [ "$2" = parents ] && [ -d "$p" ] && exit
@@ -158,7 +202,7 @@ fail 70 "$said"
 )
 
 REMOVE = (
-    _PRELUDE
+    PRELUDE
     + """\
 [ -e "$p" ] || [ -L "$p" ] || absent
 bare=$p
@@ -175,4 +219,4 @@ fail 70 "$said"
 """
 )
 
-EXISTS = _PRELUDE + '[ -e "$p" ] && echo yes\n:\n'
+EXISTS = PRELUDE + '[ -e "$p" ] && echo yes\n:\n'

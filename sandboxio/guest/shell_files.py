@@ -7,22 +7,29 @@ escape, so that any name a file can have survives.
 
 from __future__ import annotations
 
+import re
 import secrets
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from sandboxio.core.errors import FileSystemError
+from sandboxio.core import patterns
+from sandboxio.core.edits import edited, require_editable
+from sandboxio.core.errors import NotADirectory, PathNotFound, PermissionDenied
 from sandboxio.core.lifecycle import undone
 from sandboxio.guest import _shell_answers as answers
+from sandboxio.guest import _shell_moving as moving
 from sandboxio.guest import _shell_scripts as scripts
-from sandboxio.guest._shell_call import ANSWER_LIMIT, ShellCalls, too_long
+from sandboxio.guest._shell_call import ANSWER_LIMIT, ShellCalls, octal, too_long
+from sandboxio.guest._shell_writing import Writing, new_part, one
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
+    from collections.abc import AsyncIterable, Awaitable, Callable
 
     from sandboxio.core.driver import ExecChannel
     from sandboxio.core.models import FileInfo
     from sandboxio.core.requests import ExecRequest
+
+_SIMPLE = re.compile(r"[A-Za-z0-9_.*-]+", re.ASCII)
 
 
 class ShellFiles:
@@ -50,21 +57,9 @@ class ShellFiles:
         await self._run(scripts.READ, path, str(offset), wanted, sink=sink)
 
     async def write(
-        self, path: str, source: AsyncIterable[bytes], *, size: int, mode: int | None
+        self, path: str, source: AsyncIterable[bytes], *, size: int | None, mode: int | None
     ) -> None:
-        bits = "" if mode is None else f"{mode:o}"
-        part = f".sandboxio-{secrets.token_hex(8)}"
-        complete = False
-        try:
-            arguments = (_octal(path), str(size), bits, part)
-            async with aclosing(_whole(source, size)) as data:
-                end = await self._calls.run(scripts.WRITE, *arguments, source=data)
-            complete = end.exit_code == 0 or end.exit_code in scripts.CODES
-        finally:
-            if not complete:  # the script was ended, and its part may be there
-                await undone(lambda: self._run(scripts.FORGET, path, part))
-        if end.exit_code != 0:
-            raise answers.failure(path, *end)
+        await Writing(self._calls, path, mode=mode).run(source, size)
 
     async def stat(self, path: str, *, follow: bool) -> FileInfo:
         mark = _mark()
@@ -74,16 +69,67 @@ class ShellFiles:
     async def exists(self, path: str) -> bool:
         return bool(await self._text(scripts.EXISTS, path))
 
-    async def ls(self, path: str) -> list[FileInfo]:
+    async def ls(self, path: str, *, recursive: bool) -> list[FileInfo]:
         mark = _mark()
-        said = await self._text(scripts.LIST, path, mark)
-        return answers.listed(path, said, mark.encode())
+        said = await self._text(scripts.LIST, path, mark, "recursive" if recursive else "")
+        return answers.listed(path, said, mark.encode(), deep=recursive)
+
+    async def glob(self, pattern: str) -> list[FileInfo]:
+        wanted = patterns.parse(pattern)
+        if not wanted.parts:
+            return [info for info in await self._perhaps(wanted.prefix) if wanted.takes(info)]
+        mark, depth = _mark(), wanted.depth
+        arguments = (mark, "" if depth is None else str(depth), _name(pattern))
+        said = await self._text(scripts.GLOB, wanted.prefix, *arguments)
+        found = answers.listed(wanted.prefix, said, mark.encode(), deep=True)
+        return [info for info in found if wanted.takes(info)]
 
     async def mkdir(self, path: str, *, parents: bool) -> None:
         await self._run(scripts.MKDIR, path, "parents" if parents else "")
 
     async def remove(self, path: str, *, recursive: bool) -> None:
         await self._run(scripts.REMOVE, path, "recursive" if recursive else "")
+
+    async def move(self, source: str, target: str) -> None:
+        await self._both(moving.MOVE, source, target)
+
+    async def copy(self, source: str, target: str) -> None:
+        await self._both(moving.COPY, source, target)
+
+    async def chmod(self, path: str, mode: int) -> None:
+        await self._run(moving.CHMOD, path, f"{mode:05o}")  # five digits clear setgid as well
+
+    async def edit(self, path: str, old: bytes, new: bytes, *, count: int | None) -> int:
+        content = bytearray()
+
+        async def keep(piece: bytes) -> None:
+            content.extend(piece)
+            require_editable(path, len(content))
+
+        await self.read(path, offset=0, length=None, sink=keep)
+        changed, found = edited(path, bytes(content), old, new, count)
+        async with aclosing(one(changed)) as source:
+            await self.write(path, source, size=len(changed), mode=None)
+        return found
+
+    async def _both(self, script: str, source: str, target: str) -> None:
+        part = new_part()
+        complete = False
+        try:
+            end = await self._calls.run(script, octal(source), octal(target), part)
+            complete = end.exit_code == 0 or end.exit_code in scripts.CODES
+        finally:
+            if not complete:  # the script was ended, and its part may be there
+                await undone(lambda: self._run(moving.FORGET, target, part))
+        if end.exit_code != 0:
+            raise answers.failure(source, *end, target=target)
+
+    async def _perhaps(self, path: str) -> list[FileInfo]:
+        """Describe what is at a path, if anything that can be seen is."""
+        try:
+            return [await self.stat(path, follow=False)]
+        except (PathNotFound, NotADirectory, PermissionDenied):
+            return []
 
     async def _text(self, script: str, path: str, *arguments: str) -> bytes:
         answer = bytearray()
@@ -103,23 +149,16 @@ class ShellFiles:
         *arguments: str,
         sink: Callable[[bytes], Awaitable[None]] | None = None,
     ) -> None:
-        end = await self._calls.run(script, _octal(path), *arguments, sink=sink)
+        end = await self._calls.run(script, octal(path), *arguments, sink=sink)
         if end.exit_code != 0:
             raise answers.failure(path, *end)
-
-
-async def _whole(source: AsyncIterable[bytes], size: int) -> AsyncGenerator[bytes]:
-    """Yield the source; without this the script would wait for what is missing."""
-    async for piece in source:
-        size -= len(piece)
-        yield piece
-    if size > 0:
-        raise FileSystemError("The data arrived incomplete.", outcome="done")
 
 
 def _mark() -> str:
     return f"/{secrets.token_hex(8)}/"
 
 
-def _octal(path: str) -> str:
-    return "".join(f"\\{byte:03o}" for byte in path.encode("utf-8", "surrogateescape"))
+def _name(pattern: str) -> str:
+    """Return what `find -name` may leave out by itself, without knowing less than we do."""
+    last = pattern.rstrip("/").rpartition("/")[2]
+    return last if _SIMPLE.fullmatch(last) else "*"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Literal
 
 import anyio.lowlevel
 
 from sandboxio.core.errors import ConfigurationError, NotADirectory, PathNotFound, SandboxGone
+from sandboxio.core.models import Metrics
 from sandboxio.guest import code as guest_code
 from sandboxio.testing import _programs
 from sandboxio.testing._channel import Channel, OutputFd, ScriptedChannel, VirtualChannel
@@ -41,6 +41,8 @@ WORK = "/work"
 USER, UID = "sandbox", 10001
 MEMORY_MB, CPU, PROCESSES = 512, 1.0, 512
 """Caps where the caller names none, as on Docker."""
+MEMORY_PER_PROCESS, CPU_PER_CALL = 1024 * 1024, 0.01
+"""What `metrics()` says of virtual processes: bytes, and seconds."""
 INTERPRETERS = frozenset({"python3", "bash"})
 
 _ = (_programs, interpreter)  # they enter their programs into the table
@@ -61,7 +63,7 @@ class Inside:
         self.created_at: datetime = self.clock.wall()
         self.state: State = "running"
         self.channels: set[Channel] = set()
-        self._numbers = itertools.count(1)
+        self._started = 0
         self._lifetime: Timer | None = None
         self._why = ""
         disk = request.resources.disk_mb
@@ -149,13 +151,25 @@ class Inside:
             stdin=False,
         )
 
+    async def metrics(self) -> Metrics:
+        """Virtual processes use what they are said to: the same in every run."""
+        self.note("metrics")
+        await self.begin()
+        running = sum(one.exit_code is None for one in self.kernel.processes.values())
+        return Metrics(
+            cpu_seconds=CPU_PER_CALL * self._started,
+            memory_bytes=min(MEMORY_PER_PROCESS * (1 + running), self.kernel.memory),
+            memory_limit_bytes=self.kernel.memory,
+            processes=1 + running,
+        )
+
     async def remove(self) -> None:
         self._driver.note("kill", self)
         await anyio.lowlevel.checkpoint()
         await self._driver.before_removal()
         self.end("removed", "It was removed.")
 
-    def note(self, op: str, *, path: str) -> Call:
+    def note(self, op: str, *, path: str | None = None) -> Call:
         return self._driver.note(op, self, path=path)
 
     async def begin(self) -> None:
@@ -208,7 +222,8 @@ class Inside:
         stdin: bool,
     ) -> ExecChannel:
         folder = self._directory(cwd, who)
-        number = next(self._numbers)
+        self._started += 1
+        number = self._started
         reader: Fd
         reader, writer = self.kernel.pipe() if stdin else (NullFd(), None)
         channel = VirtualChannel(self, call, number, writer)

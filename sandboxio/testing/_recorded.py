@@ -38,7 +38,7 @@ class RecordedFiles:
         await self._files.read(path, offset=offset, length=length, sink=alive)
 
     async def write(
-        self, path: str, source: AsyncIterable[bytes], *, size: int, mode: int | None
+        self, path: str, source: AsyncIterable[bytes], *, size: int | None, mode: int | None
     ) -> None:
         call = await self._begin("write", path)
 
@@ -63,9 +63,13 @@ class RecordedFiles:
         await self._begin("exists", path)
         return await self._files.exists(path)
 
-    async def ls(self, path: str) -> list[FileInfo]:
+    async def ls(self, path: str, *, recursive: bool) -> list[FileInfo]:
         await self._begin("ls", path)
-        return await self._files.ls(path)
+        return await self._files.ls(path, recursive=recursive)
+
+    async def glob(self, pattern: str) -> list[FileInfo]:
+        await self._begin("glob", pattern)
+        return await self._files.glob(pattern)
 
     async def mkdir(self, path: str, *, parents: bool) -> None:
         await self._begin("mkdir", path)
@@ -74,6 +78,23 @@ class RecordedFiles:
     async def remove(self, path: str, *, recursive: bool) -> None:
         await self._begin("remove", path)
         await self._files.remove(path, recursive=recursive)
+
+    async def move(self, source: str, target: str) -> None:
+        (await self._begin("move", source)).target = target
+        await self._files.move(source, target)
+
+    async def copy(self, source: str, target: str) -> None:
+        (await self._begin("copy", source)).target = target
+        await self._files.copy(source, target)
+
+    async def chmod(self, path: str, mode: int) -> None:
+        await self._begin("chmod", path)
+        await self._files.chmod(path, mode)
+
+    async def edit(self, path: str, old: bytes, new: bytes, *, count: int | None) -> int:
+        call = await self._begin("edit", path)
+        call.data = new
+        return await self._files.edit(path, old, new, count=count)
 
     async def _begin(self, op: str, path: str) -> Call:
         call = self._inside.note(op, path=path)

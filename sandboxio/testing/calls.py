@@ -53,9 +53,10 @@ class Call:
     """
 
     op: str
-    """`create`, `run`, `run_code`, `stream`, `read`, `write`, `stat`, `exists`, `ls`, `mkdir`,
-    `remove`, `kill`, `connect`, `list_managed` or `kill_managed`; `upload` is a `write`, and
-    `download` a `stat` and a `read`."""
+    """`create`, `run`, `run_code`, `stream`, `read`, `write`, `stat`, `exists`, `ls`, `glob`,
+    `mkdir`, `remove`, `move`, `copy`, `chmod`, `edit`, `metrics`, `kill`, `connect`,
+    `list_managed` or `kill_managed`; `upload` and `write_from` are a `write`, `open_read` is a
+    `read`, and `download` a `stat` and a `read`."""
     sandbox_id: str
     at: float
     """Virtual seconds of the fake's clock."""
@@ -65,6 +66,8 @@ class Call:
     code: str | None = None
     language: str | None = None
     path: str | None = None
+    target: str | None = None
+    """Where a file was to be moved or copied to."""
     data: bytes | None = field(default=None, repr=False)
     """What was written to a file."""
     stdin: bytes | None = field(default=None, repr=False)

@@ -20,6 +20,7 @@ from sandboxio.core.tiers import IsolationTier
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sandboxio.core.models import Metrics
     from sandboxio.core.requests import CodeRequest, CreateRequest, ExecRequest
 
 Network = Callable[[dict[str, Any]], dict[str, Any]]
@@ -134,6 +135,9 @@ class WorldSandbox:
 
     def explain(self, capability: Capability) -> str | None:
         return None
+
+    async def metrics(self) -> Metrics:
+        raise NotImplementedError
 
     async def remove(self) -> None:
         await checkpoint()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         ExecResult,
         FileInfo,
         ManagedSandbox,
+        Metrics,
         OutputChunk,
     )
     from sandboxio.core.redaction import Redactor
@@ -92,7 +93,7 @@ class FilesAround(DriverFiles):
         await self.inner.read(path, offset=offset, length=length, sink=sink)
 
     async def write(
-        self, path: str, source: AsyncIterable[bytes], *, size: int, mode: int | None
+        self, path: str, source: AsyncIterable[bytes], *, size: int | None, mode: int | None
     ) -> None:
         await self.inner.write(path, source, size=size, mode=mode)
 
@@ -102,14 +103,29 @@ class FilesAround(DriverFiles):
     async def exists(self, path: str) -> bool:
         return await self.inner.exists(path)
 
-    async def ls(self, path: str) -> list[FileInfo]:
-        return await self.inner.ls(path)
+    async def ls(self, path: str, *, recursive: bool) -> list[FileInfo]:
+        return await self.inner.ls(path, recursive=recursive)
+
+    async def glob(self, pattern: str) -> list[FileInfo]:
+        return await self.inner.glob(pattern)
 
     async def mkdir(self, path: str, *, parents: bool) -> None:
         await self.inner.mkdir(path, parents=parents)
 
     async def remove(self, path: str, *, recursive: bool) -> None:
         await self.inner.remove(path, recursive=recursive)
+
+    async def move(self, source: str, target: str) -> None:
+        await self.inner.move(source, target)
+
+    async def copy(self, source: str, target: str) -> None:
+        await self.inner.copy(source, target)
+
+    async def chmod(self, path: str, mode: int) -> None:
+        await self.inner.chmod(path, mode)
+
+    async def edit(self, path: str, old: bytes, new: bytes, *, count: int | None) -> int:
+        return await self.inner.edit(path, old, new, count=count)
 
     @classmethod
     def put_into(cls, parts: Parts) -> Parts:
@@ -160,6 +176,9 @@ class SandboxAround(DriverSandbox):
 
     async def start_code(self, request: CodeRequest) -> ExecChannel:
         return self.parts.channel(await self.inner.start_code(request), request, self.clock)
+
+    async def metrics(self) -> Metrics:
+        return await self.inner.metrics()
 
     async def remove(self) -> None:
         await self.inner.remove()

@@ -100,7 +100,7 @@ class WritesBesideLinks(FilesAround):
     """A write removes what was at the path: links are replaced, other names keep the old."""
 
     async def write(
-        self, path: str, source: AsyncIterable[bytes], *, size: int, mode: int | None
+        self, path: str, source: AsyncIterable[bytes], *, size: int | None, mode: int | None
     ) -> None:
         if await self.inner.exists(path) and (await self.stat(path, follow=True)).kind == "file":
             await self.remove(path, recursive=False)
@@ -111,7 +111,7 @@ class IgnoresTheMode(FilesAround):
     """A file is written without the mode that was asked for."""
 
     async def write(
-        self, path: str, source: AsyncIterable[bytes], *, size: int, mode: int | None
+        self, path: str, source: AsyncIterable[bytes], *, size: int | None, mode: int | None
     ) -> None:
         await super().write(path, source, size=size, mode=None)
 

@@ -23,8 +23,10 @@ from typing import IO, TYPE_CHECKING, TypeVar
 import anyio
 import anyio.lowlevel
 
+from sandboxio.core import patterns
 from sandboxio.core.backend import DriverBackend
 from sandboxio.core.driver import ExitStatus, KillReport
+from sandboxio.core.edits import edited
 from sandboxio.core.errors import (
     CapabilityNotSupported,
     ConnectError,
@@ -36,7 +38,7 @@ from sandboxio.core.errors import (
     PermissionDenied,
     SandboxGone,
 )
-from sandboxio.core.models import Capability, FileInfo, ManagedSandbox, OutputChunk
+from sandboxio.core.models import Capability, FileInfo, ManagedSandbox, Metrics, OutputChunk
 from sandboxio.core.tiers import IsolationTier
 from sandboxio.guest import code
 
@@ -161,10 +163,10 @@ class HostFiles:
         await sink(data[offset : None if length is None else offset + length])
 
     async def write(
-        self, path: str, source: AsyncIterable[bytes], *, size: int, mode: int | None
+        self, path: str, source: AsyncIterable[bytes], *, size: int | None, mode: int | None
     ) -> None:
         data = b"".join([piece async for piece in source])
-        assert len(data) == size
+        assert size in (None, len(data))
         await self._do(path, lambda where: where.write_bytes(data))
         if mode is not None:
             await self._do(path, lambda where: where.chmod(mode))
@@ -175,16 +177,42 @@ class HostFiles:
     async def exists(self, path: str) -> bool:
         return await self._do(path, Path.exists)
 
-    async def ls(self, path: str) -> list[FileInfo]:
-        names = await self._do(path, lambda where: sorted(entry.name for entry in where.iterdir()))
+    async def ls(self, path: str, *, recursive: bool) -> list[FileInfo]:
+        found = await self._do(
+            path, lambda where: list(where.rglob("*") if recursive else where.iterdir())
+        )
+        top = host_path(self._root, path)
+        names = sorted(str(entry.relative_to(top)) for entry in found)
         paths = [name if path == "." else str(PurePosixPath(path) / name) for name in names]
         return [await self.stat(entry, follow=False) for entry in paths]
+
+    async def glob(self, pattern: str) -> list[FileInfo]:
+        wanted = patterns.parse(pattern)
+        if not wanted.parts:
+            found = await self.exists(wanted.prefix)
+            return [await self.stat(wanted.prefix, follow=False)] if found else []
+        return [info for info in await self.ls(wanted.prefix, recursive=True) if wanted.takes(info)]
 
     async def mkdir(self, path: str, *, parents: bool) -> None:
         await self._do(path, lambda where: where.mkdir(parents=parents, exist_ok=parents))
 
     async def remove(self, path: str, *, recursive: bool) -> None:
         await self._do(path, lambda where: _remove(where, recursive=recursive))
+
+    async def move(self, source: str, target: str) -> None:
+        await self._do(source, lambda where: where.rename(host_path(self._root, target)))
+
+    async def copy(self, source: str, target: str) -> None:
+        await self._do(source, lambda where: _copy(where, host_path(self._root, target)))
+
+    async def chmod(self, path: str, mode: int) -> None:
+        await self._do(path, lambda where: where.chmod(mode))
+
+    async def edit(self, path: str, old: bytes, new: bytes, *, count: int | None) -> int:
+        content = await self._do(path, Path.read_bytes)
+        changed, found = edited(path, content, old, new, count)
+        await self._do(path, lambda where: where.write_bytes(changed))
+        return found
 
     async def _do(self, path: str, action: Callable[[Path], T]) -> T:
         await anyio.lowlevel.checkpoint()
@@ -225,6 +253,10 @@ class HostSandbox:
 
     def explain(self, capability: Capability) -> str | None:
         return None
+
+    async def metrics(self) -> Metrics:
+        await anyio.lowlevel.checkpoint()
+        return Metrics(0.25, 40_000_000, 536_870_912, len(self._calls))
 
     async def remove(self) -> None:
         await anyio.lowlevel.checkpoint()
@@ -351,6 +383,13 @@ def _describe(path: str, where: Path, *, follow: bool) -> FileInfo:
         mtime=datetime.fromtimestamp(status.st_mtime, UTC),
         target=os.readlink(where) if kind == "link" else None,
     )
+
+
+def _copy(where: Path, target: Path) -> None:
+    if where.is_dir():
+        shutil.copytree(where, target, symlinks=True)
+    else:
+        shutil.copy2(where, target, follow_symlinks=False)
 
 
 def _remove(where: Path, *, recursive: bool) -> None:

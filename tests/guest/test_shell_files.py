@@ -189,7 +189,7 @@ async def test_any_name_makes_a_round_trip(
     path = form.format(name).replace("{place}", str(place))
     await write(files, path, b"content")
     assert os.listdir(place) == [name]
-    assert [info.path for info in await files.ls(".")] == [name]
+    assert [info.path for info in await files.ls(".", recursive=False)] == [name]
     assert (await files.stat(path, follow=False)).size == 7
     assert await files.exists(path)
     assert await read(files, path) == b"content"
@@ -204,7 +204,7 @@ async def test_directories_take_any_name(files: ShellFiles, place: Path, name: s
     """Directories too are made, listed and removed under exactly their name."""
     await files.mkdir(name, parents=False)
     await files.mkdir(f"{name}/deep/er", parents=True)
-    assert [(info.path, info.kind) for info in await files.ls(name)] == [
+    assert [(info.path, info.kind) for info in await files.ls(name, recursive=False)] == [
         (f"{name}/deep", "directory")
     ]
     await files.remove(name, recursive=True)
@@ -417,16 +417,16 @@ async def test_a_target_with_a_line_end(files: ShellFiles, place: Path) -> None:
     """What a link holds is told exactly, line ends included."""
     (place / "l").symlink_to("a\nb\n")
     assert (await files.stat("l", follow=False)).target == "a\nb\n"
-    assert [info.target for info in await files.ls(".")] == ["a\nb\n"]
+    assert [info.target for info in await files.ls(".", recursive=False)] == ["a\nb\n"]
 
 
 async def test_a_listing(files: ShellFiles, scenery: None, place: Path) -> None:
     """Hidden entries and links are listed, sorted, each with its own kind."""
     (place / ".hidden").write_bytes(b"")
-    listed = {info.path: info.kind for info in await files.ls(".")}
+    listed = {info.path: info.kind for info in await files.ls(".", recursive=False)}
     assert list(listed) == sorted(os.listdir(place))
     assert (listed[".hidden"], listed["link"], listed["directory"]) == ("file", "link", "directory")
-    targets = {info.path: info.target for info in await files.ls(str(place))}
+    targets = {info.path: info.target for info in await files.ls(str(place), recursive=False)}
     assert targets[f"{place}/dangling"] == "nowhere"
 
 
@@ -443,16 +443,16 @@ async def test_paths_of_a_listing_can_be_used(
     files: ShellFiles, scenery: None, path: str, names: list[str]
 ) -> None:
     """Entries are named below what was asked for, a link to a directory included."""
-    found = await files.ls(path)
+    found = await files.ls(path, recursive=False)
     assert [info.path for info in found] == names
     assert await read(files, found[0].path) == b"inner"
 
 
 async def test_an_empty_directory(files: ShellFiles, place: Path) -> None:
     """Nothing in it is an empty list; `.` and the root are listed like any other."""
-    assert await files.ls(".") == []
-    assert await files.ls(f"{place}/") == []
-    assert "/dev" in [info.path for info in await files.ls("/")]
+    assert await files.ls(".", recursive=False) == []
+    assert await files.ls(f"{place}/", recursive=False) == []
+    assert "/dev" in [info.path for info in await files.ls("/", recursive=False)]
 
 
 @pytest.mark.parametrize(
@@ -470,7 +470,7 @@ async def test_what_cannot_be_listed(
 ) -> None:
     """Each obstacle has its own error."""
     with pytest.raises(error):
-        await files.ls(path)
+        await files.ls(path, recursive=False)
 
 
 @once
@@ -478,7 +478,7 @@ async def test_a_large_directory(files: ShellFiles, place: Path) -> None:
     """A listing of thousands of entries is complete."""
     for number in range(3000):
         (place / f"{number:0200d}").touch()
-    assert len(await files.ls(".")) == 3000
+    assert len(await files.ls(".", recursive=False)) == 3000
 
 
 @pytest.mark.parametrize(
@@ -607,6 +607,6 @@ async def test_the_systems_tools_come_first(place: Path) -> None:
     files = ShellFiles(start, timeout=30, give_up=anyio.lowlevel.checkpoint)
     await write(files, "new", b"written")
     assert await read(files, "file") + await read(files, "new") == b"contentwritten"
-    assert len(await files.ls(".")) == 9
+    assert len(await files.ls(".", recursive=False)) == 9
     await files.remove("new", recursive=True)
     assert not (place / "new").exists()

@@ -104,7 +104,7 @@ async def test_any_name_makes_a_round_trip(
     """Written, listed, described, read and removed under exactly its name, relative or not."""
     path = form.format(name)
     await write(files, path, b"content")
-    assert [info.path for info in await files.ls(".")] == [name]
+    assert [info.path for info in await files.ls(".", recursive=False)] == [name]
     assert (await files.stat(path, follow=False)).size == 7
     assert await files.exists(path)
     assert await read(files, path) == b"content"
@@ -421,7 +421,7 @@ async def test_stat_can_follow(files: DriverFiles, scenery: None) -> None:
 async def test_a_listing(files: DriverFiles, scenery: None, fs: FileSystem) -> None:
     """Hidden entries and links are listed, sorted, each described itself."""
     fs.populate("/work/.hidden", b"", mode=0o644)
-    listed = {info.path: (info.kind, info.target) for info in await files.ls(".")}
+    listed = {info.path: (info.kind, info.target) for info in await files.ls(".", recursive=False)}
     assert list(listed) == sorted(listing(fs))
     assert listed[".hidden"] == ("file", None)
     assert listed["dangling"] == ("link", "nowhere")
@@ -442,7 +442,7 @@ async def test_paths_of_a_listing_can_be_used(
     files: DriverFiles, scenery: None, path: str, expected: str
 ) -> None:
     """Entries are named below what was asked for."""
-    (found,) = await files.ls(path)
+    (found,) = await files.ls(path, recursive=False)
     assert found.path == expected
     assert await read(files, found.path) == b"inner"
 
@@ -464,7 +464,7 @@ async def test_what_cannot_be_listed(
 ) -> None:
     """Each obstacle has its own error."""
     with pytest.raises(error):
-        await files.ls(path)
+        await files.ls(path, recursive=False)
 
 
 @pytest.mark.parametrize(
@@ -571,7 +571,7 @@ async def test_the_user_may_change(fs: FileSystem, scenery: None) -> None:
     users.pop()
     with pytest.raises(PermissionDenied):
         await read(files, "../locked")
-    assert [info.path for info in await files.ls(".")] == ["inner"]
+    assert [info.path for info in await files.ls(".", recursive=False)] == ["inner"]
 
 
 async def test_a_cancelled_operation_does_nothing(files: DriverFiles, fs: FileSystem) -> None:

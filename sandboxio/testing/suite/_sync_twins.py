@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 import sandboxio
-from sandboxio.core import protocols, sync
+from sandboxio.core import protocols, sync, sync_files
 from sandboxio.core.models import Capability
 from sandboxio.testing.suite._case import case
 from sandboxio.testing.suite.fixtures import SuiteFixtures
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 AREA = "sync_parity"
 TWINS: tuple[tuple[type, type], ...] = (
     (protocols.AsyncSandbox, sync.SyncSandbox),
-    (protocols.AsyncFileSystem, sync.SyncFileSystem),
+    (protocols.AsyncFileSystem, sync_files.SyncFileSystem),
+    (protocols.FileReader, sync_files.SyncFileReader),
     (protocols.Process, sync.SyncProcess),
 )
 
@@ -28,14 +29,15 @@ class TwinCases(SuiteFixtures):
     @case("SYNC-001", area=AREA)
     def test_every_member_has_a_twin(self) -> None:
         """Every public member of the ports is there for blocking code, with the same parameters
-        and defaults, and there it need not be awaited.
+        and defaults, and there it need not be awaited; what is an async iterable here is an
+        iterable there.
         """
         for port, twin in TWINS:
             for name, member in _public(port).items():
                 found = inspect.getattr_static(twin, name)
                 assert isinstance(found, property) is isinstance(member, property), name
                 if callable(member):
-                    assert _parameters(found) == _parameters(member), name
+                    assert _parameters(found) == [_blocking(one) for one in _parameters(member)]
                     assert not inspect.iscoroutinefunction(found), name
         assert _parameters(sandboxio.create_sync) == _parameters(sandboxio.create)
 
@@ -76,6 +78,12 @@ def _public(port: type) -> dict[str, object]:
 
 def _parameters(function: Any) -> list[inspect.Parameter]:
     return list(inspect.signature(function).parameters.values())
+
+
+def _blocking(parameter: inspect.Parameter) -> inspect.Parameter:
+    annotation = str(parameter.annotation).replace("AsyncIterable", "Iterable")
+    known = parameter.annotation is not inspect.Parameter.empty
+    return parameter.replace(annotation=annotation) if known else parameter
 
 
 def _shape(function: Any) -> list[tuple[str, Any, Any]]:
