@@ -14,22 +14,13 @@ from sandboxio.core.errors import CapabilityNotSupported
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-_PYTHON = """\
-def load():
-    import os, sys
-    size, parts = int(sys.argv.pop()), []
-    while size > 0:
-        part = os.read(0, min(size, 65536))
-        if not part:
-            os._exit(125)
-        parts.append(part)
-        size -= len(part)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
+LOADER = """\
+def run(source):
+    import sys
     space = sys.modules['__main__'].__dict__
-    del space['load']
-    source = b''.join(parts).decode('utf-8')
+    for name in ('run', 'load'):
+        space.pop(name, None)
+    source = source.decode('utf-8')
     depth = 0
     try:
         code = compile(source, '<code>', 'exec', 0, True)
@@ -48,9 +39,28 @@ def load():
             pass
         sys.excepthook(type(error), error.with_traceback(trace), trace)
         sys.exit(1)
-load()
 """
 """Runs the code as `__main__`; tracebacks hold the caller's lines and none of these."""
+
+_PYTHON = (
+    LOADER
+    + """\
+def load():
+    import os, sys
+    size, parts = int(sys.argv.pop()), []
+    while size > 0:
+        part = os.read(0, min(size, 65536))
+        if not part:
+            os._exit(125)
+        parts.append(part)
+        size -= len(part)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return b''.join(parts)
+run(load())
+"""
+)
 
 _BASH = 'eval "shift;$(head -c "$1")" </dev/null'
 
