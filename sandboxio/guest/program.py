@@ -5,9 +5,12 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-from sandboxio.guest._agent_start import BOOT
+from sandboxio.guest._agent_warm import BOOT
 
-PARTS = ("_agent_wire.py", "_agent_start.py", "agent.py")
+PARTS = ("wire", "start", "warm", "call", "work", "link", "meters")
+FILES = ("paths", "talk", "looking", "content", "trees", "files")
+"""Parts that only the processes compile which work on files."""
+
 NO_PYTHON = 97
 """Exit code of the first process where there is no Python that the agent can run in."""
 
@@ -27,10 +30,7 @@ exec "$p" -I -S -c "$1" "$2" 'sandboxio agent'
 RELAY = """\
 import os,select,socket
 s=socket.socket(socket.AF_UNIX)
-for p in ('/dev/shm/sandboxio/link','/run/sandboxio/link'):
- try:s.connect(p);break
- except OSError:pass
-else:os._exit(98)
+s.connect('/dev/shm/sandboxio/link')
 f=s.fileno()
 while 1:
  for r in select.select([0,f],[],[])[0]:
@@ -41,14 +41,16 @@ while 1:
 """
 """Joins its own standard streams to the agent's socket: how every later link gets there."""
 
+RELAY_PYTHON = "/dev/shm/sandboxio/python"  # noqa: S108  # the agent makes it, for root alone
+"""Where the agent notes which Python it runs in."""
+
 
 @cache
 def source() -> bytes:
     """Return the agent's source: its parts, one after the other, without what joins them here."""
-    here = files("sandboxio.guest")
-    later = _bare((here / "_agent_files.py").read_text("utf-8"))
-    parts = "".join(_bare((here / part).read_text("utf-8")) for part in PARTS)
-    return f"{_HEAD}__files__ = {later.encode()!r}\n{parts}".encode()
+    later = "".join(_bare(f"_agent_{part}.py") for part in FILES).encode()
+    parts = "".join(_bare(f"_agent_{part}.py") for part in PARTS)
+    return f"{_HEAD}__files__ = {later!r}\n{parts}{_bare('agent.py')}".encode()
 
 
 def arguments(lines: bytes) -> tuple[str, str]:
@@ -56,7 +58,8 @@ def arguments(lines: bytes) -> tuple[str, str]:
     return BOOT, str(len(lines))
 
 
-def _bare(text: str) -> str:
+def _bare(name: str) -> str:
+    text = (files("sandboxio.guest") / name).read_text("utf-8")
     kept: list[str] = []
     inside = False
     for line in text.splitlines(keepends=True):

@@ -1,0 +1,126 @@
+"""Part of the agent: looking at files."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from sandboxio.guest._agent_paths import entry, names_in, target_of
+from sandboxio.guest._agent_talk import PIECE, Talk
+from sandboxio.guest._agent_wire import Invalid, suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Looking(Talk):
+    """The operations that change nothing."""
+
+    def describe(self, path: bytes, follow: bytes) -> list[bytes]:
+        place = self.at(path, follow == b"1")
+        try:
+            status = self.existing(place)
+            self.give(entry(path, status, target_of(place.directory, place.name, status)))
+        finally:
+            place.close()
+        return []
+
+    def exists(self, path: bytes) -> list[bytes]:
+        try:
+            place = self.at(path, True)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES):
+                return [b"0"]
+            raise
+        try:
+            self.existing(place)
+        except OSError:
+            return [b"0"]
+        finally:
+            place.close()
+        return [b"1"]
+
+    def entries_of(self, path: bytes, recursive: bytes) -> list[bytes]:
+        directory = self.directory(path)
+        self.gather(self.entries(directory, b"", recursive == b"1"))
+        return []
+
+    def glob(self, pattern: bytes) -> list[bytes]:
+        from fnmatch import translate
+        from re import compile as compiled
+
+        parts = [part for part in pattern.split(b"/") if part not in (b"", b".")]
+        if not parts or b".." in parts:
+            raise Invalid
+        start = b"/" if pattern.startswith(b"/") else b""
+        tests: list[Callable[[str], object] | None] = [
+            None if part == b"**" else compiled(translate(os.fsdecode(part))).match
+            for part in parts
+        ]
+        found = self.matching(self.directory(start or b"."), start, tests)
+        self.gather(iter(dict.fromkeys(found)))
+        return []
+
+    def matching(
+        self, directory: int, prefix: bytes, tests: list[Callable[[str], object] | None]
+    ) -> Iterator[bytes]:
+        """Yield what matches below a directory; `None` stands for any number of directories."""
+        test, rest = tests[0], tests[1:]
+        try:
+            if test is None and rest:
+                yield from self.matching(os.dup(directory), prefix, rest)
+            for name, status in self.described(directory):
+                if test is not None and not test(os.fsdecode(name)):
+                    continue
+                if not rest:
+                    yield self.one(directory, prefix + name, name, status)
+                if stat.S_ISDIR(status.st_mode) and (rest or test is None):
+                    with suppress(OSError):
+                        below = os.open(
+                            name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory
+                        )
+                        further = tests if test is None else rest
+                        yield from self.matching(below, prefix + name + b"/", further)
+        finally:
+            os.close(directory)
+
+    def one(self, directory: int, path: bytes, name: bytes, status: os.stat_result) -> bytes:
+        return entry(path, status, target_of(directory, name, status))
+
+    def described(self, directory: int) -> Iterator[tuple[bytes, os.stat_result]]:
+        """Yield names and what they are; what vanishes meanwhile is left out."""
+        for name in sorted(names_in(directory)):
+            self.tick()
+            try:
+                yield name, os.stat(name, dir_fd=directory, follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+
+    def entries(self, directory: int, prefix: bytes, recursive: bool) -> Iterator[bytes]:
+        try:
+            for name, status in self.described(directory):
+                try:
+                    yield self.one(directory, prefix + name, name, status)
+                except FileNotFoundError:
+                    continue
+                if recursive and stat.S_ISDIR(status.st_mode):
+                    below = os.open(
+                        name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory
+                    )
+                    yield from self.entries(below, prefix + name + b"/", recursive)
+        finally:
+            os.close(directory)
+
+    def gather(self, entries: Iterator[bytes]) -> None:
+        waiting: list[bytes] = []
+        size = 0
+        for item in entries:
+            waiting.append(item)
+            size += len(item)
+            if size >= PIECE:
+                self.give(b"".join(waiting))
+                waiting, size = [], 0
+        if waiting:
+            self.give(b"".join(waiting))

@@ -1,0 +1,217 @@
+"""Part of the agent: operations on files, handed to processes that carry them out."""
+
+from __future__ import annotations
+
+import os
+import select
+
+from sandboxio.guest._agent_call import GRANT, Channel
+from sandboxio.guest._agent_wire import (
+    DATA,
+    END,
+    EOF,
+    HEADER,
+    OPEN,
+    RESULT,
+    header,
+    suppress,
+    unpack,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    import socket
+    from collections import deque
+    from collections.abc import Callable
+
+    from sandboxio.guest._agent_link import Link
+    from sandboxio.guest.agent import Agent
+else:  # what they wrap is there already, and they take long to import
+    import _signal as signal
+    import _socket as socket
+    from _collections import deque
+
+WORKER_SECONDS = 2.0
+
+
+class Work(Channel):
+    """One operation on files, carried out by a worker."""
+
+    def __init__(self, link: Link, channel: int, request: bytes) -> None:
+        super().__init__(link, channel)
+        self.worker: Worker | None = None
+        self.request = request
+        self.early: list[tuple[int, bytes]] = []
+        self.ended = False
+
+    def begin(self, worker: Worker) -> None:
+        self.worker = worker
+        worker.send(self.channel, OPEN, self.request)
+        for kind, payload in self.early:
+            worker.send(self.channel, kind, payload)
+        self.early = []
+
+    def data(self, data: bytes) -> None:
+        self.pass_on(DATA, data)
+
+    def closed(self) -> None:
+        self.half_closed = True
+        self.pass_on(EOF, b"")
+
+    def pass_on(self, kind: int, payload: bytes) -> None:
+        if self.worker is None:
+            self.early.append((kind, payload))
+        else:
+            self.worker.send(self.channel, kind, payload)
+
+    def refresh(self) -> None:
+        if self.worker is not None:
+            self.worker.refresh()
+
+    def end(self) -> None:
+        if self.ended or self.over:
+            return
+        self.ended = True
+        if self.worker is None:
+            self.agent.queued.remove(self)
+            self.result([b"error", b"ended", b"ended"])
+        else:
+            self.worker.send(self.channel, END, b"")
+            self.worker.refresh()
+            self.agent.later(WORKER_SECONDS, self.worker.overdue(self))
+
+
+class Worker:
+    """A process that works on files; see `_agent_files`."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.work: Work | None = None
+        ours, theirs = socket.socketpair()
+        self.pid = agent.fork(lambda: worker_main(theirs))
+        theirs.close()
+        ours.setblocking(False)
+        self.sock = ours
+        self.fd = ours.fileno()
+        self.out: deque[memoryview] = deque()
+        self.sizes: deque[tuple[int, int]] = deque()
+        self.buffer = bytearray()
+        agent.watch(self.fd, select.EPOLLIN, self.ready)
+
+    def take(self, work: Work) -> None:
+        self.work = work
+        work.begin(self)
+
+    def send(self, channel: int, kind: int, payload: bytes) -> None:
+        self.out.append(memoryview(header(channel, kind, len(payload)) + payload))
+        self.sizes.append((len(payload) + HEADER.size, len(payload) if kind == DATA else 0))
+        self.flush()
+
+    def flush(self) -> None:
+        try:
+            while self.out:
+                sent = self.sock.send(self.out[0])
+                rest = self.out[0][sent:]
+                if rest:
+                    self.out[0] = rest
+                    break
+                self.out.popleft()
+                _, credit = self.sizes.popleft()
+                if self.work is not None:
+                    self.work.give_back(credit)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.gone()
+            return
+        self.refresh()
+
+    def refresh(self) -> None:
+        events = select.EPOLLOUT if self.out else 0
+        if self.may_read():
+            events |= select.EPOLLIN
+        self.agent.change(self.fd, events)
+
+    def may_read(self) -> bool:
+        work = self.work
+        return work is None or work.ended or (work.credit >= GRANT and not work.link.full)
+
+    def ready(self, fd: int, events: int) -> None:
+        if events & select.EPOLLOUT:
+            self.flush()
+        if not events & ~select.EPOLLOUT or not self.may_read():
+            return
+        try:
+            data = self.sock.recv(GRANT + HEADER.size)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.gone()
+            return
+        self.buffer += data
+        self.parse()
+
+    def parse(self) -> None:
+        while len(self.buffer) >= HEADER.size and self.may_read():
+            channel, word = HEADER.unpack_from(self.buffer)
+            end = HEADER.size + (word & 0xFFFFFF)
+            if len(self.buffer) < end:
+                break
+            payload = bytes(self.buffer[HEADER.size : end])
+            del self.buffer[:end]
+            self.said(channel, word >> 24, payload)
+        self.refresh()
+
+    def said(self, channel: int, kind: int, payload: bytes) -> None:
+        work = self.work
+        if work is None or channel != work.channel:
+            return
+        if kind == DATA and not work.ended:
+            work.credit -= len(payload)
+            work.link.send(channel, DATA, payload)
+        elif kind == RESULT:
+            self.work = None
+            self.out.clear()
+            self.sizes.clear()
+            work.result(unpack(payload))
+            self.agent.free(self)
+
+    def overdue(self, work: Work) -> Callable[[], None]:
+        def check() -> None:
+            if self.work is work:
+                with suppress(OSError):
+                    os.kill(self.pid, signal.SIGKILL)
+
+        return check
+
+    def gone(self) -> None:
+        self.agent.forget(self.fd)
+        self.sock.close()
+        work, self.work = self.work, None
+        if work is not None:
+            name = b"ended" if work.ended else b"busy"
+            work.result([b"error", name, b"the operation was killed"])
+        self.agent.lost(self)
+
+
+def worker_main(sock: socket.socket) -> None:
+    keep = sock.fileno()
+    os.closerange(3, keep)
+    os.closerange(keep + 1, 4096)
+    null = os.open("/dev/null", os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    space = dict(globals())
+    exec(compile(FILES, "<sandboxio>", "exec"), space)
+    with suppress(EOFError, OSError):
+        space["serve_files"](sock)
+    os._exit(0)
+
+
+FILES: bytes = globals().get("__files__", b"")
+"""The source of `_agent_files`: only those compile it who need it."""
