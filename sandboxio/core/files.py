@@ -98,7 +98,11 @@ class SandboxFiles:
             async with aclosing(_counted(given, expected, record)) as source:
                 await self._driver.files.write(where, source, size=expected, mode=bits)
 
-        await self._operation("file_write", where, act)
+        try:
+            await self._operation("file_write", where, act)
+        finally:
+            if isinstance(given, AsyncGenerator):
+                await given.aclose()
 
     def open_read(
         self, path: str, *, offset: int = 0, length: int | None = None
@@ -106,17 +110,12 @@ class SandboxFiles:
         where = self._allowed("path", path)
         start, count = _range(offset, length)
 
-        async def read(sink: Callable[[bytes], Awaitable[None]]) -> None:
-            async def act(record: OperationRecord) -> None:
-                async def counted(piece: bytes) -> None:
-                    record.bytes_out += len(piece)
-                    await sink(piece)
-
-                await self._driver.files.read(where, offset=start, length=count, sink=counted)
-
-            await self._operation("file_read", where, act)
-
-        return SandboxFileReader(read)
+        return SandboxFileReader(
+            partial(self._driver.files.read, where, offset=start, length=count),
+            timeout=self._driver.timeout,
+            operation=self._recorder.operation("file_read", path=where),
+            clock=self._clock,
+        )
 
     async def stat(self, path: str) -> FileInfo:
         where = self._allowed("path", path)
@@ -392,19 +391,15 @@ async def _one(payload: bytes) -> AsyncGenerator[bytes]:
 async def _counted(
     chunks: AsyncIterator[bytes], size: int | None, record: OperationRecord
 ) -> AsyncGenerator[bytes]:
-    """Yield the caller's chunks, and close what they come from, however this ends."""
-    try:
-        async for chunk in chunks:
-            if not isinstance(chunk, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise ConfigurationError(f"chunks must be bytes, not {type(chunk).__name__}.")
-            record.bytes_in += len(chunk)
-            if size is not None and record.bytes_in > size:
-                raise FileSystemError(f"chunks are more than size={size} bytes.", outcome="done")
-            if chunk:
-                yield chunk
-    finally:
-        if isinstance(chunks, AsyncGenerator):
-            await chunks.aclose()
+    """Yield the caller's chunks, as far as they are what was promised."""
+    async for chunk in chunks:
+        if not isinstance(chunk, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"chunks must be bytes, not {type(chunk).__name__}.")
+        record.bytes_in += len(chunk)
+        if size is not None and record.bytes_in > size:
+            raise FileSystemError(f"chunks are more than size={size} bytes.", outcome="done")
+        if chunk:
+            yield chunk
 
 
 def _chunks(chunks: object) -> AsyncIterator[bytes]:

@@ -30,8 +30,19 @@ class Places:
     error there and here, also where several are in the way.
     """
 
-    def __init__(self, fs: FileSystem, *, who: Who | Callable[[], Who], cwd: str = "/work") -> None:
-        """`who` is asked at every operation when it can be called; `cwd` is absolute."""
+    def __init__(
+        self,
+        fs: FileSystem,
+        *,
+        who: Who | Callable[[], Who],
+        cwd: str = "/work",
+        on_step: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`who` is asked at every operation when it can be called; `cwd` is absolute.
+
+        `on_step` hears of every step of what takes many.
+        """
+        self._on_step = on_step
         self._fs = fs
         self._given = who
         self._cwd = cwd

@@ -10,6 +10,8 @@ import anyio.lowlevel
 from sandboxio.testing._disk.fs import ROOT, Directory, Link, Special
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sandboxio.testing._disk.fs import FileSystem, Node, Who
 
 _PIECE = 256 * 1024
@@ -18,7 +20,8 @@ _PIECE = 256 * 1024
 class Copying:
     """One `cp -a` to a place where nothing is."""
 
-    def __init__(self, fs: FileSystem, *, who: Who, cwd: str) -> None:
+    def __init__(self, fs: FileSystem, *, who: Who, cwd: str, on_step: Callable[[], None]) -> None:
+        self._on_step = on_step
         self._fs = fs
         self._who = who
         self._cwd = cwd
@@ -36,7 +39,7 @@ class Copying:
         """Visit a tree without recursion: it may be deeper than Python's stack."""
         pending = [(source, target, False)]
         while pending:
-            await anyio.lowlevel.checkpoint()
+            await self._step()
             old, new, filled = pending.pop()
             node = self._fs.resolve(old, cwd=self._cwd, who=self._who, follow=False)
             if isinstance(node, Directory) and not filled:
@@ -67,7 +70,11 @@ class Copying:
         ):
             while piece := reader.read(_PIECE):
                 writer.write(piece)
-                await anyio.lowlevel.checkpoint()
+                await self._step()
+
+    async def _step(self) -> None:
+        await anyio.lowlevel.checkpoint()
+        self._on_step()
 
     def _keep(self, node: Node, new: str) -> None:
         """Give a copy the attributes of its original, as far as that is allowed."""

@@ -53,7 +53,8 @@ class Moving(Places):
         who, cwd = self._who, self._cwd
         part = f"{above(goal)}/.sandboxio-{secrets.token_hex(8)}"
         try:
-            await Copying(self._fs, who=who, cwd=cwd).run(source.rstrip("/") or "/", part)
+            copying = Copying(self._fs, who=who, cwd=cwd, on_step=self._on_step)
+            await copying.run(source.rstrip("/") or "/", part)
             self._fs.rename(part, goal, cwd=cwd, who=who)
         except OSError as exc:
             raise mapped(_MOVED, source, exc) from exc

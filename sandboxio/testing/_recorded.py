@@ -19,7 +19,7 @@ class RecordedFiles:
 
     def __init__(self, inside: Inside) -> None:
         self._inside = inside
-        self._files = FakeFiles(inside.fs, who=lambda: inside.who)
+        self._files = FakeFiles(inside.fs, who=lambda: inside.who, on_step=self._step)
 
     async def read(
         self,
@@ -95,6 +95,10 @@ class RecordedFiles:
         call = await self._begin("edit", path)
         call.data = new
         return await self._files.edit(path, old, new, count=count)
+
+    def _step(self) -> None:
+        self._inside.clock.touch()
+        self._inside.require_alive()
 
     async def _begin(self, op: str, path: str) -> Call:
         call = self._inside.note(op, path=path)

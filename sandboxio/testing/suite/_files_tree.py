@@ -201,7 +201,7 @@ class FileTree(SuiteFixtures):
     @case("FS-046", needs=BOTH, area="files")
     async def test_files_the_rights_of_the_user(self, sandbox: AsyncSandbox) -> None:
         """Files are used with the rights of the sandbox's user: `PermissionDenied` without them."""
-        await self._skip_root(sandbox)
+        await self.skip_root(sandbox)
         await self.sh(sandbox, "echo x >f; chmod 0 f; mkdir d; echo x >d/f; chmod 0 d")
         files = sandbox.files
         for path in ("f", "d/f", "d/none"):
@@ -221,7 +221,7 @@ class FileTree(SuiteFixtures):
     @case("FS-047", needs=BOTH, area="files")
     async def test_files_places_of_root(self, sandbox: AsyncSandbox) -> None:
         """In a directory of root nothing can be made, changed or removed."""
-        await self._skip_root(sandbox)
+        await self.skip_root(sandbox)
         files = sandbox.files
         for path in ("/etc/x", "/etc/passwd"):
             for content in ("x", "x" * 2_000_000):
@@ -299,7 +299,3 @@ class FileTree(SuiteFixtures):
         assert [(info.path, info.size) for info in await sandbox.files.ls() if not info.is_dir] == [
             ("f", 7)
         ]
-
-    async def _skip_root(self, sandbox: AsyncSandbox) -> None:
-        if await self.sh(sandbox, "id -u") == "0\n":
-            pytest.skip(reason="the user of this sandbox is root")

@@ -17,7 +17,7 @@ from sandboxio.core.errors import (
 )
 from sandboxio.core.models import Capability, Resources
 from sandboxio.testing.suite._case import case
-from sandboxio.testing.suite.fixtures import SuiteFixtures
+from sandboxio.testing.suite._metrics import MetricsCases
 
 if TYPE_CHECKING:
     from sandboxio.core.models import ExecResult
@@ -41,8 +41,8 @@ MALFORMED: tuple[dict[str, Any], ...] = (
 ASKED = (Resources(cpu=0.5), Resources(memory_mb=256), Resources(disk_mb=256), Resources(gpu="T4"))
 
 
-class CapsSuite(SuiteFixtures):
-    """Cases of `resources=`."""
+class CapsSuite(MetricsCases):
+    """Cases of `resources=`; those of `metrics()` are inherited."""
 
     @case("CAP-001", needs=COMMANDS)
     async def test_caps_the_defaults(self, sandbox: AsyncSandbox) -> None:

@@ -20,8 +20,12 @@ from sandboxio.core.errors import (
 )
 from sandboxio.core.models import Capability
 from sandboxio.testing.suite._case import case
+from sandboxio.testing.suite._files_edit import FileEdits
+from sandboxio.testing.suite._files_glob import FileSearch
 from sandboxio.testing.suite._files_links import FileLinks
+from sandboxio.testing.suite._files_moving import FileMoving
 from sandboxio.testing.suite._files_names import FileNames, octal
+from sandboxio.testing.suite._files_streams import FileStreams
 from sandboxio.testing.suite._files_tree import FileTree
 
 if TYPE_CHECKING:
@@ -34,8 +38,8 @@ LINES = 740_000
 """So many numbered lines are 5 MB."""
 
 
-class FilesSuite(FileTree, FileLinks, FileNames):
-    """Cases of `files`: content, places, refusals; directories, links and names are inherited."""
+class FilesSuite(FileTree, FileLinks, FileNames, FileMoving, FileEdits, FileSearch, FileStreams):
+    """Cases of `files`: content, places, refusals; what goes further is inherited."""
 
     @case("FS-001", needs=BOTH)
     async def test_files_written_text_is_utf8(self, sandbox: AsyncSandbox) -> None:

@@ -28,6 +28,7 @@ from sandboxio.core.models import Capability, ExecResult
 from sandboxio.core.registry import register, unregister
 from sandboxio.testing.suite._case import case, case_of
 from sandboxio.testing.suite._probes import assert_gone
+from sandboxio.testing.suite._sync_files import SyncFileCases
 from sandboxio.testing.suite._sync_twins import TwinCases
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class CreateSync(Protocol):
     def __call__(self, **options: Any) -> SyncSandbox: ...
 
 
-class SyncParitySuite(TwinCases):
+class SyncParitySuite(TwinCases, SyncFileCases):
     """Cases of the blocking facade; the comparison of signatures is in the base."""
 
     @pytest.fixture
