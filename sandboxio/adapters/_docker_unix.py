@@ -30,13 +30,28 @@ class UnixStream:
         sock.setblocking(False)
         self._socket = sock
         self._sending = anyio.Lock()
+        self._at_once = False
+        """The last data was there already, so that nobody else had a turn."""
 
     async def receive(self, max_bytes: int = _RECEIVED) -> bytes:
-        await anyio.lowlevel.checkpoint_if_cancelled()
-        data = await self._try(lambda: self._socket.recv(max_bytes), anyio.wait_readable)
+        if self._at_once:
+            self._at_once = False
+            await anyio.lowlevel.checkpoint()
+        else:
+            await anyio.lowlevel.checkpoint_if_cancelled()
+        data = await self._take(max_bytes)
         if not data:
             raise anyio.EndOfStream
         return data
+
+    async def send_some(self, view: memoryview) -> int:
+        """Send what fits now, at least a byte; whoever is cancelled here has sent nothing."""
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        while True:
+            try:
+                return self._now(lambda: self._socket.send(view))
+            except BlockingIOError:
+                await anyio.wait_writable(self._socket)
 
     async def send(self, item: bytes) -> None:
         await anyio.lowlevel.checkpoint_if_cancelled()
@@ -60,17 +75,33 @@ class UnixStream:
     ) -> T:
         """Do something as soon as the socket lets it be done."""
         while True:
-            if self._socket.fileno() < 0:
-                raise anyio.ClosedResourceError
             try:
-                done = act()
+                done = self._now(act)
             except BlockingIOError:
                 await wait(self._socket)
-            except OSError as exc:
-                raise anyio.BrokenResourceError from exc
             else:
                 await anyio.lowlevel.cancel_shielded_checkpoint()
                 return done
+
+    async def _take(self, max_bytes: int) -> bytes:
+        """Read, and await nothing after that: what is cancelled then would lose data."""
+        self._at_once = True
+        while True:
+            try:
+                return self._now(lambda: self._socket.recv(max_bytes))
+            except BlockingIOError:
+                self._at_once = False
+                await anyio.wait_readable(self._socket)
+
+    def _now(self, act: Callable[[], T]) -> T:
+        if self._socket.fileno() < 0:
+            raise anyio.ClosedResourceError
+        try:
+            return act()
+        except BlockingIOError:
+            raise
+        except OSError as exc:
+            raise anyio.BrokenResourceError from exc
 
 
 async def connect(path: str) -> UnixStream:

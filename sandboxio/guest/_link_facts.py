@@ -1,0 +1,50 @@
+"""The two greetings of a link."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from sandboxio.guest import frames
+from sandboxio.guest.frames import RuleBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MANY = ("interface", "program")
+
+
+class Facts(NamedTuple):
+    """What an agent says of itself and of the sandbox."""
+
+    single: Mapping[str, str]
+    interfaces: frozenset[str]
+    programs: frozenset[str]
+
+
+def hello(settings: Mapping[str, str | bytes]) -> bytes:
+    """Return the payload of the host's greeting."""
+    pairs = [
+        name.encode() + b"=" + (value.encode() if isinstance(value, str) else value)
+        for name, value in settings.items()
+    ]
+    return frames.pack([frames.NAME, frames.VERSION, *pairs])
+
+
+def read(payload: bytes) -> Facts:
+    """Read the agent's greeting."""
+    fields = frames.unpack(payload)
+    if fields[:2] != [frames.NAME, frames.VERSION]:
+        raise RuleBroken("HELLO names another protocol or version")
+    single: dict[str, str] = {}
+    many: dict[str, set[str]] = {name: set() for name in _MANY}
+    for field in fields[2:]:
+        name, sign, value = field.decode("utf-8", "surrogateescape").partition("=")
+        if not sign or name in single:
+            raise RuleBroken("a fact of HELLO is no name with a value, or came twice")
+        if name in many:
+            many[name].add(value)
+        else:
+            single[name] = value
+    if not single.get("link"):
+        raise RuleBroken("HELLO does not name the link")
+    return Facts(single, frozenset(many["interface"]), frozenset(many["program"]))
