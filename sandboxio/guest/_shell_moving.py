@@ -1,7 +1,8 @@
 """What moving, copying and the rights of files have a sandbox's shell do.
 
 What takes time happens beside the target, under a name of our own: only a rename puts it there,
-so that the target is as it was, or as it is to be, and never between.
+so that the target is as it was, or as it is to be, and never between. BusyBox has no rename over
+a link to a directory: there the link goes first.
 """
 
 from __future__ import annotations
@@ -52,11 +53,12 @@ because() {
 into() {
   said=$(mv -fT "$1" "$p" 2>&1) && return
   case $said in
-    *'nvalid option'*|*'nrecognized option'*|*'llegal option'*)
-      [ ! -L "$p" ] || rm -f "$p"
-      said=$(mv -f "$1" "$p" 2>&1) && return ;;
+    *'nvalid option'*|*'nrecognized option'*|*'llegal option'*) ;;
+    *'s a directory'*) [ -L "$p" ] || because "$said" ;;
+    *) because "$said" ;;
   esac
-  because "$said"
+  [ ! -L "$p" ] || rm -f "$p"
+  said=$(mv -f "$1" "$p" 2>&1) || because "$said"
 }
 clear() {
   find "$part" -type d ! -perm -700 -exec chmod u+rwx {} \\; 2>/dev/null
@@ -81,9 +83,10 @@ trap - EXIT
 MOVE = (
     _BOTH
     + """\
+above=${source%/*}
+above=${above:-/}
+if [ "$above" -ef "$d" ] && [ "${source##*/}" = "${p##*/}" ]; then exit; fi
 if [ "$source" -ef "$p" ] && [ ! -L "$source" ] && [ ! -L "$p" ]; then
-  one=${source##*/}; above=${source%/*}
-  [ "${above:-/}" -ef "$d" ] && [ "$one" = "${p##*/}" ] && exit
   said=$(rm -f "$source" 2>&1) || because "$said"
   exit
 fi
@@ -91,8 +94,7 @@ if [ "$(stat -c %d "$source")" = "$(stat -c %d "$d")" ]; then
   into "$source"
   exit
 fi
-above=${source%/*}
-{ [ -w "${above:-/}" ] && [ -x "${above:-/}" ]; } || fail 72 'permission denied'
+{ [ -w "$above" ] && [ -x "$above" ]; } || fail 72 'permission denied'
 copied
 into "$part"
 trap - EXIT
