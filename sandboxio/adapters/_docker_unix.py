@@ -30,28 +30,38 @@ class UnixStream:
         sock.setblocking(False)
         self._socket = sock
         self._sending = anyio.Lock()
-        self._at_once = False
-        """The last data was there already, so that nobody else had a turn."""
+        self._drained = False
 
     async def receive(self, max_bytes: int = _RECEIVED) -> bytes:
-        if self._at_once:
-            self._at_once = False
-            await anyio.lowlevel.checkpoint()
+        """Read, and await nothing after that: what is cancelled then would lose data."""
+        if self._drained:
+            await self._wait(anyio.wait_readable)
         else:
-            await anyio.lowlevel.checkpoint_if_cancelled()
-        data = await self._take(max_bytes)
-        if not data:
-            raise anyio.EndOfStream
-        return data
+            await anyio.lowlevel.checkpoint()
+        while True:
+            try:
+                data = self._now(lambda: self._socket.recv(max_bytes))
+            except BlockingIOError:
+                await self._wait(anyio.wait_readable)
+            else:
+                self._drained = 0 < len(data) < max_bytes
+                if not data:
+                    raise anyio.EndOfStream
+                return data
+
+    def send_nowait(self, view: memoryview) -> int:
+        """Send what fits now, which may be nothing."""
+        try:
+            return self._now(lambda: self._socket.send(view))
+        except BlockingIOError:
+            return 0
 
     async def send_some(self, view: memoryview) -> int:
         """Send what fits now, at least a byte; whoever is cancelled here has sent nothing."""
         await anyio.lowlevel.checkpoint_if_cancelled()
-        while True:
-            try:
-                return self._now(lambda: self._socket.send(view))
-            except BlockingIOError:
-                await anyio.wait_writable(self._socket)
+        while not (sent := self.send_nowait(view)):
+            await self._wait(anyio.wait_writable)
+        return sent
 
     async def send(self, item: bytes) -> None:
         await anyio.lowlevel.checkpoint_if_cancelled()
@@ -78,20 +88,15 @@ class UnixStream:
             try:
                 done = self._now(act)
             except BlockingIOError:
-                await wait(self._socket)
+                await self._wait(wait)
             else:
                 await anyio.lowlevel.cancel_shielded_checkpoint()
                 return done
 
-    async def _take(self, max_bytes: int) -> bytes:
-        """Read, and await nothing after that: what is cancelled then would lose data."""
-        self._at_once = True
-        while True:
-            try:
-                return self._now(lambda: self._socket.recv(max_bytes))
-            except BlockingIOError:
-                self._at_once = False
-                await anyio.wait_readable(self._socket)
+    async def _wait(self, wait: Callable[[socket.socket], Awaitable[None]]) -> None:
+        if self._socket.fileno() < 0:
+            raise anyio.ClosedResourceError
+        await wait(self._socket)
 
     def _now(self, act: Callable[[], T]) -> T:
         if self._socket.fileno() < 0:

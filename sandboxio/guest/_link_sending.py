@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import anyio
 import anyio.lowlevel
@@ -29,7 +29,8 @@ class ByteStream(Protocol):
 
     A `receive()` that is cancelled must not lose what it has read. A stream may offer
     `async send_some(memoryview) -> int` too, which sends what it can and awaits nothing after
-    that; without it, sending is shielded, and for no longer than the teardown grace.
+    that, and `send_nowait(memoryview) -> int`, which awaits nothing at all. Without either,
+    sending is shielded, once it is cancelled for no longer than the teardown grace.
     """
 
     async def receive(self, max_bytes: int = ..., /) -> bytes: ...
@@ -44,6 +45,9 @@ class Outgoing:
         self._stream = stream
         self._some = cast(
             "Callable[[memoryview], Awaitable[int]] | None", getattr(stream, "send_some", None)
+        )
+        self._nowait = cast(
+            "Callable[[memoryview], int] | None", getattr(stream, "send_nowait", None)
         )
         self._lose = lose
         self._parts: deque[bytes | memoryview] = deque()
@@ -75,15 +79,27 @@ class Outgoing:
 
     async def attempt(self, target: int) -> bool:
         """Send, unless that would take long; say whether the target is reached."""
-        if self._some is None:
-            return False
-        self.turns.busy = True
-        try:
-            with anyio.move_on_after(_PATIENCE):
-                await self.drain(target)
-        finally:
-            self.turns.busy = False
+        if self._nowait is not None:
+            self._send_now(self._nowait, target)
+        elif self._some is not None:
+            self.turns.busy = True
+            try:
+                with anyio.move_on_after(_PATIENCE):
+                    await self.drain(target)
+            finally:
+                self.turns.busy = False
         return self.reached(target)
+
+    def _send_now(self, send: Callable[[memoryview], int], target: int) -> None:
+        while not self.reached(target):
+            try:
+                count = send(self._current())
+            except CLOSED as exc:
+                self._lose("the connection broke", exc)
+                return
+            if not count:
+                return
+            self._advance(count)
 
     async def drain(self, target: int) -> None:
         """Send up to a target, or until the stream is closed; for who holds the turn."""
@@ -95,21 +111,19 @@ class Outgoing:
             self.turns.wake_ready()
 
     async def _send(self) -> None:
-        if not self._chunk:
-            self._chunk = self._next()
+        chunk = self._current()
         if self._some is not None:
-            self._advance(await self._some(self._chunk))
+            self._advance(await self._some(chunk))
             return
         await anyio.lowlevel.checkpoint_if_cancelled()
-        await self._send_whole(self._stream.send)
+        await self._send_whole(bytes(chunk))
 
-    async def _send_whole(self, send: Callable[[bytes], Awaitable[Any]]) -> None:
+    async def _send_whole(self, chunk: bytes) -> None:
         done = False
-        chunk = bytes(self._chunk)
 
         async def act() -> None:
             nonlocal done
-            await send(chunk)
+            await self._stream.send(chunk)
             done = True
 
         try:
@@ -121,6 +135,11 @@ class Outgoing:
         finally:
             if done:
                 self._advance(len(chunk))
+
+    def _current(self) -> memoryview:
+        if not self._chunk:
+            self._chunk = self._next()
+        return self._chunk
 
     def _next(self) -> memoryview:
         """Take what one send may take: the many small parts together, copied once."""

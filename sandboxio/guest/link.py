@@ -8,6 +8,7 @@ arrives is taken for the words of an attacker: what breaks a rule closes the lin
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING, Self
 
 import anyio
@@ -109,7 +110,7 @@ class Link:
     @property
     def quiet_for(self) -> float:
         """Seconds since something arrived; nothing is missing while no channel is open."""
-        return anyio.current_time() - self._heard
+        return time.monotonic() - self._heard
 
     @property
     def is_idle(self) -> bool:
@@ -261,7 +262,7 @@ class Link:
                 self._dispatch(number, kind, payload)
         except RuleBroken as exc:
             self._lose(f"the agent broke its protocol: {exc}", None)
-        self._heard = anyio.current_time()
+        self._heard = time.monotonic()
 
     def _dispatch(self, number: int, kind: int, payload: bytes) -> None:
         if self._greeting is None and kind != frames.HELLO:
