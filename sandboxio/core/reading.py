@@ -47,7 +47,7 @@ class SandboxFileReader:
         self._timeout = timeout
         self._operation = operation
         self._clock = clock
-        self._begun = self._left = self._late = self._ended = False
+        self._begun = self._left = self._late = self._ended = self._complete = False
         self._error: Exception | None = None
         self._first: bytes | None = None
         self._tasks: TaskGroup
@@ -104,6 +104,10 @@ class SandboxFileReader:
             self._ended = True
         if self._error is not None:
             raise self._error
+        if self._left:
+            raise ConfigurationError("The reader's block was left meanwhile.")
+        if not self._complete:  # cancelled, and the piece that is missing came here first
+            await anyio.sleep_forever()
         return None
 
     async def _end_late(self) -> None:
@@ -130,6 +134,7 @@ class SandboxFileReader:
 
         with self._reading:
             await self._read(sink=put)
+            self._complete = True
         if self._late:
             raise ExecutionTimeout(f"The file was not read within {self._timeout:g} s.")
         if self._reading.cancelled_caught:
