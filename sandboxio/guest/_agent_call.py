@@ -111,7 +111,7 @@ class Call(Channel):
         self.ended = self.complete = self.cut = False
         self.last = self.until = 0.0
         self.lingered = 0
-        self.kills = self.agent.kills()
+        self.kills = self.agent.oom_kills.count()
         self.agent.bounded[self] = deadline / 1000 + time.monotonic()
 
     def began(self, pid: int, program: Program, parent: int) -> None:
@@ -284,7 +284,7 @@ class Call(Channel):
     def verdict(self) -> list[bytes]:
         status = self.status or 0
         code = 128 + (status & 0x7F) if status & 0x7F else status >> 8
-        oom = code == 137 and not self.ended and self.agent.kills() > self.kills
+        oom = code == 137 and not self.ended and self.agent.oom_kills.count() > self.kills
         usage = self.usage
         return [
             b"ok",

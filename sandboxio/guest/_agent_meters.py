@@ -12,6 +12,25 @@ OOM_COUNTERS = (
 )
 
 
+class OomKills:
+    """How often the memory cap has killed here."""
+
+    def __init__(self) -> None:
+        self.fd = -1
+        for path in OOM_COUNTERS:
+            with suppress(OSError):
+                self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                return
+
+    def count(self) -> int:
+        with suppress(OSError, ValueError):
+            for line in os.pread(self.fd, 4096, 0).splitlines():
+                name, _, value = line.partition(b" ")
+                if name == b"oom_kill":
+                    return int(value)
+        return 0
+
+
 def metrics() -> list[bytes]:
     """Return what the sandbox uses, from its control groups."""
 

@@ -10,14 +10,9 @@ from sandboxio.guest._agent_wire import failed, suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import signal
-    from collections.abc import Callable
-    from typing import Any
-else:  # what they wrap is there already, and they take long to import
-    import _signal as signal
+    from typing import Any, Callable
 
 OOM_SCORE = b"500"
-UNMASK = 0o022
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 
 
@@ -72,8 +67,6 @@ class Program:
 def settle(program: Program) -> None:
     """Become the child that a caller's program runs in, up to its ids."""
     os.setsid()
-    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
     os.dup2(program.child_stdin, 0)
     os.dup2(program.child_stdout, 1)
     os.dup2(program.child_stderr, 2)
@@ -94,7 +87,6 @@ def drop(user: tuple[int, int, list[int]], group: int) -> None:
         if shed is None:
             raise OSError(errno.EPERM, "uid 0 cannot be given empty capability sets here")
         shed()
-    os.umask(UNMASK)
 
 
 _shed: list[Callable[[], None] | None] = []
@@ -134,40 +126,48 @@ def _capset() -> Callable[[], None] | None:
     return shed
 
 
-def run_program(program: Program, argv: list[bytes], variables: list[bytes], cwd: bytes) -> None:
-    """Run a command in this child; does not return."""
-    report = program.child_report
-    try:
-        settle(program)
-        drop(program.user, program.group)
-        os.chdir(cwd)
-    except OSError as error:
-        name, words = failed(error)[1:]
-        os.write(report, name + b"\0" + words)
-        os._exit(NOT_EXECUTABLE)
-    environment = {name: value for name, _, value in (v.partition(b"=") for v in variables)}
-    code, words = execute(argv, environment)
-    os.write(2, b"sandboxio: " + argv[0][:256] + b": " + words + b"\n")
-    os._exit(code)
+class Command:
+    """A command, made ready before the fork: a child has copies to pay for all it touches."""
 
+    def __init__(self, argv: list[bytes], variables: list[bytes], cwd: bytes) -> None:
+        self.argv, self.cwd = argv, cwd
+        self.environment = {name: value for name, _, value in map(halves, variables)}
+        self.paths = [argv[0]]
+        if b"/" not in argv[0]:
+            places = self.environment.get(b"PATH", b"/usr/bin:/bin").split(b":")
+            self.paths = [place.rstrip(b"/") + b"/" + argv[0] for place in places]
 
-def execute(argv: list[bytes], environment: dict[bytes, bytes]) -> tuple[int, bytes]:
-    """Become a program; return, as its exit code and words, why that cannot be."""
-    places = [b""]
-    if b"/" not in argv[0]:
-        places = environment.get(b"PATH", b"/usr/bin:/bin").split(b":")
-    refused: OSError | None = None
-    for place in places:
-        path = place.rstrip(b"/") + b"/" + argv[0] if place else argv[0]
+    def run(self, program: Program) -> None:
+        """Run in this child; does not return."""
         try:
-            os.execve(path, argv, environment)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
+            settle(program)
+            drop(program.user, program.group)
+            os.chdir(self.cwd)
         except OSError as error:
-            refused = refused or error
-    if refused is None:
-        return NOT_FOUND, b"not found"
-    return NOT_EXECUTABLE, (refused.strerror or "cannot be executed").encode()
+            name, words = failed(error)[1:]
+            os.write(program.child_report, name + b"\0" + words)
+            os._exit(NOT_EXECUTABLE)
+        code, words = self.execute()
+        os.write(2, b"sandboxio: " + self.argv[0][:256] + b": " + words + b"\n")
+        os._exit(code)
+
+    def execute(self) -> tuple[int, bytes]:
+        """Become the program; return, as its exit code and words, why that cannot be."""
+        refused: OSError | None = None
+        for path in self.paths:
+            try:
+                os.execve(path, self.argv, self.environment)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                refused = refused or error
+        if refused is None:
+            return NOT_FOUND, b"not found"
+        return NOT_EXECUTABLE, (refused.strerror or "cannot be executed").encode()
+
+
+def halves(variable: bytes) -> tuple[bytes, bytes, bytes]:
+    return variable.partition(b"=")
 
 
 def noted(number: int, frame: Any) -> None:

@@ -241,6 +241,7 @@ def run_warm() -> None:
     kept = {name: value for name, value in main.items() if name[:2] == "__"}
     extra = set(sys.modules) - BASELINE
     coerced = os.environb.get(b"LC_CTYPE")
+    settle_memory()
     source, *variables = serve_warm(make_dumpable)
     for name in extra:
         del sys.modules[name]
@@ -258,6 +259,14 @@ def run_warm() -> None:
     site.main()
     sys.path.insert(0, "")
     space["run"](source)
+
+
+def settle_memory() -> None:
+    """Keep the collector of each fork from touching, and so copying, what all of them share."""
+    import gc
+
+    gc.collect()
+    gc.freeze()
 
 
 BASELINE: set[str] = globals().get("__modules__", set())

@@ -204,7 +204,7 @@ def worker_main(sock: socket.socket) -> None:
     null = os.open("/dev/null", os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     space = dict(globals())
     exec(compile(FILES, "<sandboxio>", "exec"), space)

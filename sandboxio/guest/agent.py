@@ -16,8 +16,8 @@ import time
 
 from sandboxio.guest._agent_call import Call, Channel, members
 from sandboxio.guest._agent_link import Link
-from sandboxio.guest._agent_meters import OOM_COUNTERS, metrics
-from sandboxio.guest._agent_start import Program, capset, has_ctypes, noted, run_program
+from sandboxio.guest._agent_meters import OomKills, metrics
+from sandboxio.guest._agent_start import Command, Program, capset, has_ctypes, noted
 from sandboxio.guest._agent_warm import FRESH, WarmInterpreter, run_warm
 from sandboxio.guest._agent_wire import (
     LENGTH,
@@ -88,7 +88,7 @@ class Agent:
         self.alone = 0.0
         self.orphan = ORPHAN_SECONDS
         self.end_at = time.monotonic() + HELLO_SECONDS
-        self.counters = [path for path in OOM_COUNTERS if os.path.exists(path)]
+        self.oom_kills = OomKills()
         self.listener: socket.socket | None = None
 
     # The loop.
@@ -313,8 +313,9 @@ class Agent:
             if user[0] == 0:
                 capset()  # once, here, and not in each child
             program = Program(user, call.group, stdin=stdin)
+            command = Command(argv, variables, cwd)
             try:
-                pid = self.fork(lambda: run_program(program, argv, variables, cwd))
+                pid = self.fork(lambda: command.run(program))
             except OSError:
                 program.close_all()
                 raise
@@ -424,7 +425,6 @@ class Agent:
         if pid:
             return pid
         try:
-            signal.set_wakeup_fd(-1)
             act()
             os._exit(0)
         finally:
@@ -485,16 +485,6 @@ class Agent:
         self.forget(fd)
         os.close(fd)
 
-    def kills(self) -> int:
-        """Return how often the memory cap has killed here."""
-        for path in self.counters:
-            with suppress(OSError, ValueError), open(path, "rb") as counter:
-                for line in counter:
-                    name, _, value = line.partition(b" ")
-                    if name == b"oom_kill":
-                        return int(value)
-        return 0
-
 
 def shield(user: tuple[int, int, list[int]]) -> bool:
     """Become what the sandbox's users can neither trace nor read; say whether that holds."""
@@ -515,7 +505,8 @@ def main() -> None:
     agent = Agent()
     wake, woken = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, noted)
+    for ignored in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored, noted)  # a handler is gone in what a child becomes
     signal.signal(signal.SIGTERM, leave)
 
     def children(fd: int, events: int) -> None:
