@@ -46,7 +46,7 @@ from sandboxio.guest.shell_metrics import measure
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sandboxio.core.models import Metrics, StreamName
+    from sandboxio.core.models import StreamName
     from sandboxio.core.requests import CodeRequest, CreateRequest, ExecRequest
 
 CAPABILITIES = (
@@ -154,6 +154,7 @@ class LocalSandbox:
     def __post_init__(self) -> None:
         self.id, self.record = self.native.name, self.native / "record.json"
         self.files = ShellFiles(self.start, timeout=self.timeout, give_up=self.remove)
+        self.metrics = lambda: measure(self.start, timeout=self.timeout, give_up=self.remove)
         self.calls: set[LocalCall] = set()
 
     @classmethod
@@ -188,9 +189,6 @@ class LocalSandbox:
     async def start_code(self, request: CodeRequest) -> LocalCall:
         found = [name for name in ("python3", "python", "bash") if shutil.which(name, path=PATH)]
         return await self._start(request, *code.command(request.language, request.code, found))
-
-    async def metrics(self) -> Metrics:
-        return await measure(self.start, timeout=self.timeout, give_up=self.remove)
 
     async def _start(
         self, request: ExecRequest | CodeRequest, argv: tuple[str, ...], stdin: bytes | None
