@@ -135,6 +135,7 @@ class Link:
         await self.require("not_started")
         channel = self._new_channel()
         self.put(channel.number, frames.OPEN, payload)
+        needed = self._out.told
         if data is not None:
             channel.offer(data)
         try:
@@ -142,6 +143,8 @@ class Link:
         except BaseException:
             await undone(channel.finish)
             raise
+        if self._out.sent < needed:
+            await self.require("not_started")  # a part of a frame starts nothing
         return channel
 
     def _new_channel(self) -> Channel:
