@@ -22,7 +22,7 @@ from sandboxio.core.errors import (
 )
 from sandboxio.core.models import DEFAULT_TIMEOUT, ManagedSandbox
 from sandboxio.core.requests import seconds
-from sandboxio.guest.probe import FIRST_PROCESS
+from sandboxio.guest import probe, program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +36,7 @@ SANDBOX_UID = 10001
 DEFAULT_CPU = 1.0
 DEFAULT_MEMORY_MB = 512
 PIDS_LIMIT = 512
+AGENT_CAPS = ("SETUID", "SETGID", "KILL")
 _OOM_SCORE = 500
 _MIB = 1024 * 1024
 _HOSTS = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
@@ -135,38 +136,66 @@ def metadata_of(labels: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+class FirstProcess(NamedTuple):
+    """What a container begins with, and what the engine has to give it for that."""
+
+    command: tuple[str, ...]
+    init: bool
+    capabilities: tuple[str, ...]
+    oom_score: int
+    stdin: bool
+
+
+def agent(source: bytes) -> FirstProcess:
+    """Return the agent as first process: it may become others and end them, and nothing else."""
+    script = (program.FIRST_PROCESS, "sandboxio", *program.arguments(source))
+    return FirstProcess(script, init=False, capabilities=AGENT_CAPS, oom_score=0, stdin=True)
+
+
+def sleeper(request: CreateRequest) -> FirstProcess:
+    """Return the first process of a sandbox whose calls are engine execs."""
+    script = (probe.FIRST_PROCESS, "sandboxio", str(max(1, -int(-request.timeout // 1))))
+    return FirstProcess(script, init=True, capabilities=(), oom_score=_OOM_SCORE, stdin=False)
+
+
 def make(
     client: Any,
     sandbox_id: str,
     request: CreateRequest,
     image: ImageDescription,
-    groups: tuple[int, ...],
+    first: FirstProcess,
+    groups: tuple[int, ...] = (),
 ) -> str:
     """Create the container, not started; blocking. Returns the engine's id of it."""
     limits = limits_for(request)
     denied = request.network.egress == "deny"
     host = client.create_host_config(
         network_mode="none" if denied else "bridge",
-        init=True,
+        init=first.init,
         cap_drop=["ALL"],
+        cap_add=list(first.capabilities) or None,
         security_opt=["no-new-privileges"],
         pids_limit=limits.pids,
         mem_limit=limits.memory,
         memswap_limit=limits.memory,
         nano_cpus=limits.nano_cpus,
-        oom_score_adj=_OOM_SCORE,
+        oom_score_adj=first.oom_score,
         log_config={"Type": "none", "Config": {}},
         group_add=[str(group) for group in groups] or None,
     )
     made = client.create_container(
         image.id,
         name=NAME_PREFIX + sandbox_id,
-        entrypoint=["/bin/sh", "-c", FIRST_PROCESS, "sandboxio"],
-        command=[str(max(1, -int(-request.timeout // 1)))],
+        entrypoint=["/bin/sh", "-c"],
+        command=list(first.command),
+        stdin_open=first.stdin,
         user="0:0",
         working_dir="/",
         network_disabled=denied,
-        labels=labels_for(sandbox_id, request, image.labels),
+        labels={
+            **labels_for(sandbox_id, request, image.labels),
+            f"{PREFIX}mode": "link" if first.stdin else "exec",
+        },
         host_config=host,
         use_config_proxy=False,
     )
@@ -240,20 +269,43 @@ def preparation(facts: ImageFacts, user: User, *, hosts: bool) -> bytes:
             _add_directory(archive, "/home", User(0, 0, "root", "/"))
         _add_directory(archive, HOME, user if user.home == HOME else own)
         if own.uid == SANDBOX_UID:
-            _add_accounts(archive, facts, own)
+            for path, content in _accounts(facts, own):
+                _add_file(archive, path, content)
         if hosts:
             _add_file(archive, "/etc/hosts", _HOSTS)
     return buffer.getvalue()
 
 
-def _add_accounts(archive: tarfile.TarFile, facts: ImageFacts, user: User) -> None:
+def orders(facts: ImageFacts, user: User, *, hosts: bool) -> list[bytes] | None:
+    """Return what the agent is to make of the same; nothing where that takes an owner changed.
+
+    It takes 1 ms, and the engine 40 ms for the archive.
+    """
+    own = sandbox_user(facts)
+    if user.uid != own.uid or facts.directories & {WORKDIR, "/home", HOME} != {"/home"}:
+        return None
+    made: list[bytes] = []
+    for path in (WORKDIR, HOME):
+        made += [b"directory", path.encode(), b""]
+    if own.uid == SANDBOX_UID:
+        for path, text in _accounts(facts, own):
+            made += [b"write", path.encode(), text.encode("utf-8", "surrogateescape")]
+    if hosts:
+        made += [b"write", b"/etc/hosts", _HOSTS.encode()]
+    return made
+
+
+def _accounts(facts: ImageFacts, user: User) -> list[tuple[str, str]]:
+    """Return the account files with lines for a user that is not in them."""
+    found: list[tuple[str, str]] = []
     if facts.entry(uid=user.uid) is None:
         base = facts.accounts or "root:x:0:0:root:/root:/bin/sh\n"
         line = f"{user.name}:x:{user.uid}:{user.gid}:sandbox:{user.home}:/bin/sh\n"
-        _add_file(archive, facts.accounts_path, _with_line(base, line))
+        found.append((facts.accounts_path, _with_line(base, line)))
     if facts.gid(user.name) is None:
         base = facts.groups or "root:x:0:\n"
-        _add_file(archive, facts.groups_path, _with_line(base, f"{user.name}:x:{user.gid}:\n"))
+        found.append((facts.groups_path, _with_line(base, f"{user.name}:x:{user.gid}:\n")))
+    return found
 
 
 def _with_line(text: str, line: str) -> str:

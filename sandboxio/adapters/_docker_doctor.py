@@ -15,10 +15,11 @@ from typing import Any, Literal, Protocol
 import anyio
 
 from sandboxio.adapters._docker_answers import Answer, section
+from sandboxio.adapters._docker_birth import tier_of
 from sandboxio.adapters._docker_engine import Engine
 from sandboxio.adapters._docker_watcher import VARIABLE, switched_off, trial
 from sandboxio.adapters._loader import load
-from sandboxio.adapters.docker import DEFAULT_IMAGE, DockerDriver, tier_of
+from sandboxio.adapters.docker import DEFAULT_IMAGE, DockerDriver
 from sandboxio.core.errors import BackendNotInstalled, ConnectError, SandboxError
 from sandboxio.core.tiers import IsolationTier
 

@@ -18,7 +18,7 @@ from sandboxio.guest.shell_files import ShellFiles
 from sandboxio.guest.shell_metrics import measure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from sandboxio.adapters._docker_answers import ContainerDescription
     from sandboxio.adapters._docker_engine import Engine
@@ -38,8 +38,8 @@ CAPABILITIES = (
 _REPORT_LIMIT = probe.REPORT_LIMIT
 
 
-class DockerSandbox:
-    """One container; see `core.driver.DriverSandbox`."""
+class ContainerSandbox:
+    """What is the same of every container, however calls get into it."""
 
     def __init__(
         self,
@@ -47,7 +47,6 @@ class DockerSandbox:
         described: ContainerDescription,
         facts: ImageFacts,
         user: User,
-        report: probe.Report,
         isolation: IsolationTier,
     ) -> None:
         labels = described.labels
@@ -62,28 +61,10 @@ class DockerSandbox:
         self._described = described
         self._facts = facts
         self._user = user
-        self._report = report
         self.id = labels[f"{containers.PREFIX}name"]
         self.isolation = isolation
         self.timeout = containers.lifetime_of(labels)
         self.metadata: Mapping[str, str] = containers.metadata_of(labels)
-        self.files = ShellFiles(self.start, timeout=self.timeout, give_up=self.remove)
-
-    @property
-    def capabilities(self) -> Capability:
-        flags = CAPABILITIES
-        if not code.languages(self._report.programs):
-            flags &= ~Capability.RUN_CODE
-        if self._engine.endpoint.one_way_streams:
-            flags &= ~Capability.STDIN
-        return flags
-
-    def explain(self, capability: Capability) -> str | None:
-        if capability is Capability.RUN_CODE:
-            return f"Its image has none of the interpreters {', '.join(probe.INTERPRETERS)}."
-        if capability is Capability.STDIN:
-            return "A stream to this engine cannot be half closed, so that stdin would never end."
-        return None
 
     @property
     def native(self) -> object:
@@ -93,6 +74,61 @@ class DockerSandbox:
         client = docker.DockerClient.__new__(docker.DockerClient)
         client.api = self._engine.client()
         return models.Container(attrs=self._described.raw, client=client)
+
+    def _flags(self, programs: Collection[str]) -> Capability:
+        flags = CAPABILITIES
+        if not code.languages(programs):
+            flags &= ~Capability.RUN_CODE
+        return flags
+
+    def explain(self, capability: Capability) -> str | None:
+        if capability is Capability.RUN_CODE:
+            return f"Its image has none of the interpreters {', '.join(probe.INTERPRETERS)}."
+        return None
+
+    def _caller(self, spec: str | None) -> User:
+        return self._user if spec is None else containers.caller_user(self._facts, spec)
+
+    def _cwd(self, cwd: str | None) -> str:
+        return str(PurePosixPath(WORKDIR) / (cwd or ""))
+
+    def _environment(self, user: User, env: Mapping[str, str]) -> dict[str, str]:
+        defaults = {
+            "PATH": f"{self._facts.path}:{user.home.rstrip('/')}/.local/bin",
+            "HOME": user.home,
+            "USER": user.name,
+            "LOGNAME": user.name,
+        }
+        return {**defaults, **env}
+
+
+class ExecSandbox(ContainerSandbox):
+    """A container in which each call is an exec of the engine."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        described: ContainerDescription,
+        facts: ImageFacts,
+        user: User,
+        report: probe.Report,
+        isolation: IsolationTier,
+    ) -> None:
+        super().__init__(engine, described, facts, user, isolation)
+        self._report = report
+        self.files = ShellFiles(self.start, timeout=self.timeout, give_up=self.remove)
+
+    @property
+    def capabilities(self) -> Capability:
+        flags = self._flags(self._report.programs)
+        if self._engine.endpoint.one_way_streams:
+            flags &= ~Capability.STDIN
+        return flags
+
+    def explain(self, capability: Capability) -> str | None:
+        if capability is Capability.STDIN:
+            return "A stream to this engine cannot be half closed, so that stdin would never end."
+        return super().explain(capability)
 
     async def start(self, request: ExecRequest) -> execs.DockerExec:
         user = self._caller(request.user)
@@ -137,18 +173,3 @@ class DockerSandbox:
         finally:
             await undone(channel.aclose)
         self._report = probe.parse(said)
-
-    def _caller(self, spec: str | None) -> User:
-        return self._user if spec is None else containers.caller_user(self._facts, spec)
-
-    def _cwd(self, cwd: str | None) -> str:
-        return str(PurePosixPath(WORKDIR) / (cwd or ""))
-
-    def _environment(self, user: User, env: Mapping[str, str]) -> dict[str, str]:
-        defaults = {
-            "PATH": f"{self._facts.path}:{user.home.rstrip('/')}/.local/bin",
-            "HOME": user.home,
-            "USER": user.name,
-            "LOGNAME": user.name,
-        }
-        return {**defaults, **env}

@@ -17,6 +17,7 @@ import time
 from sandboxio.guest._agent_call import Call, Channel, members
 from sandboxio.guest._agent_link import Link
 from sandboxio.guest._agent_meters import OomKills, metrics
+from sandboxio.guest._agent_prepare import prepare
 from sandboxio.guest._agent_start import Command, Program, capset, has_ctypes, noted
 from sandboxio.guest._agent_warm import FRESH, WarmInterpreter, run_warm
 from sandboxio.guest._agent_wire import (
@@ -206,6 +207,8 @@ class Agent:
             b"dumpable=%d" % (not shielded),
             b"root=%d" % has_ctypes(),
         ]
+        orders = unpack(settings.get(b"prepare", b""))
+        self.facts.append(b"prepared=%d" % prepare(orders, *self.account[:2]))
         self.facts += self.looked()
         self.facts.append(b"warm=%d" % (b"loader" in settings))
         self.warmable = b"loader" in settings and shielded and has_ctypes()
