@@ -56,7 +56,8 @@ class Writing:
         return await self._batch(bytes(waiting), more=False)
 
     async def _batch(self, data: bytes, *, more: bool) -> End:
-        end = await self._call(one(data), len(data), more=more)
+        async with aclosing(one(data)) as source:
+            end = await self._call(source, len(data), more=more)
         self._stored += len(data)
         return end
 
