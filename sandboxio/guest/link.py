@@ -239,6 +239,8 @@ class Link:
                     await self._reading.wait(over, among)
                 else:
                     await self._read()
+            if self._out.idle:  # answers to what was read for others
+                await self._out.attempt(self._out.told)
         finally:
             self._reading.pass_on()
         if self.lost is not None:

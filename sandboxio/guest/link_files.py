@@ -71,7 +71,7 @@ class _Asked(NamedTuple):
     def failure(self, name: bytes, words: bytes) -> FileSystemError:
         said = words_of(words) or name.decode()
         hint = None
-        if self.operation == b"edit" and name == b"invalid":
+        if self.operation == b"edit" and words.startswith(b"found "):
             hint = "Pass more of the text around it, or count= with the number expected."
         return _ERRORS.get(name, FileSystemError)(
             f"{self.where}: {said}", hint=hint, outcome="done"

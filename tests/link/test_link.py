@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import anyio
 import pytest
 
 from sandboxio.core.errors import LinkLost
 from sandboxio.guest import frames
-from sandboxio.guest.link import Channel
 from tests.link.peer import DONE, PartStream, WholeStream, conversation
+
+if TYPE_CHECKING:
+    from sandboxio.guest.link import Channel
 
 pytestmark = pytest.mark.anyio
 
