@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 FILES = Capability.FILESYSTEM
 BOTH = Capability.FILESYSTEM | Capability.RUN_COMMAND
 ENTRIES = 1000
+FORM = ("utf-8", "surrogateescape")
 
 
 class FileMoving(SuiteFixtures):
@@ -177,19 +178,21 @@ class FileMoving(SuiteFixtures):
     @case("FS-088", needs=BOTH, area="files", patience=300)
     async def test_files_moving_awkward_names(self, sandbox: AsyncSandbox) -> None:
         """Any name can be the source and the target of each operation, and means itself."""
-        for name in (*AWKWARD, *CODE, *PATTERNS, "bad\udcff\udce9name"):
-            await sandbox.files.write("plain", name.encode("utf-8", "surrogateescape"))
-            await sandbox.files.move("plain", name)
-            await sandbox.files.chmod(name, 0o600)
-            await sandbox.files.copy(name, f"{name}2")
-            assert [info.path for info in await sandbox.files.ls()] == sorted([name, f"{name}2"])
-            assert (
-                await sandbox.files.edit(f"{name}2", name.encode("utf-8", "surrogateescape"), "")
-                == 1
-            )
-            await sandbox.files.remove(f"{name}2")
-            await sandbox.files.move(name, "plain")
-        assert await self.sh(sandbox, "echo * .[!.]*; stat -c %a plain") == "plain .[!.]*\n600\n"
+        names = (*AWKWARD, *CODE, *PATTERNS, "bad\udcff\udce9name")
+        await sandbox.files.mkdir("d")
+        await sandbox.files.write("at", "content")
+        before = "at"
+        for name in names:
+            await sandbox.files.move(before, name)
+            await sandbox.files.copy(name, f"d/{name}")
+            before = name
+        assert [info.path for info in await sandbox.files.ls()] == sorted(["d", before])
+        for name in (*CODE, *PATTERNS, "-rf", "a\nb", before):
+            await sandbox.files.chmod(f"d/{name}", 0o600)
+            assert await sandbox.files.edit(f"d/{name}", "content", name.encode(*FORM)) == 1
+        copies = await sandbox.files.ls("d")
+        assert [info.path for info in copies] == sorted(f"d/{name}" for name in names)
+        assert sum(info.mode == 0o600 for info in copies) == len(CODE) + len(PATTERNS) + 3
 
     @case("FS-089", needs=BOTH, area="files")
     async def test_files_moving_onto_itself(self, sandbox: AsyncSandbox) -> None:
