@@ -117,6 +117,11 @@ class Link:
         """Whether no channel is open."""
         return not self._channels
 
+    @property
+    def waiting(self) -> int:
+        """Bytes that have not been sent yet."""
+        return self._out.told - self._out.sent
+
     # Channels.
 
     async def open(self, *fields: bytes, data: bytes | None = None) -> Channel:

@@ -104,8 +104,10 @@ class PartStream(WholeStream):
 class Peer:
     """What a test has the agent hear and say."""
 
-    def __init__(self, stream: WholeStream) -> None:
+    def __init__(self, stream: WholeStream, other: WholeStream) -> None:
         self.stream = stream
+        self.other = other
+        """The host's end."""
         self._decoder = frames.Decoder(frames.FROM_HOST)
         self._heard: list[frames.Frame] = []
 
@@ -151,7 +153,8 @@ def ends(
 ) -> tuple[WholeStream, Peer]:
     """Return a host's stream and the peer at its other end; `room` bounds what is under way."""
     there, back = Pipe(room), Pipe(room)
-    return kind(back, there), Peer(PartStream(there, back))
+    stream = kind(back, there)
+    return stream, Peer(PartStream(there, back), stream)
 
 
 async def linked(stream: WholeStream, peer: Peer) -> Link:

@@ -12,6 +12,8 @@ from sandboxio.guest import frames
 from tests.link.peer import DONE, PartStream, WholeStream, conversation
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sandboxio.guest.link import Channel
 
 pytestmark = pytest.mark.anyio
@@ -45,7 +47,12 @@ async def test_facts() -> None:
     """What the agent said of itself is there by name, and what comes often as a set."""
     async with conversation() as (link, _):
         assert (link.name, link.facts["warm"]) == ("7.1", "1")
-        assert (link.interfaces, link.programs) == ({"lo"}, {"python3", "bash"})
+        assert link.interfaces == frozenset(["lo"])
+        assert link.programs == frozenset(["python3", "bash"])
+
+
+def numbered(number: int, _: list[bytes]) -> Mapping[int, bytes]:
+    return {frames.DATA: b"%d" % number}
 
 
 async def test_500_channels() -> None:
@@ -58,7 +65,7 @@ async def test_500_channels() -> None:
             said[channel.number] = await heard(channel)
 
         async with anyio.create_task_group() as service:
-            service.start_soon(peer.serve, lambda number, _: {frames.DATA: b"%d" % number})
+            service.start_soon(peer.serve, numbered)
             async with anyio.create_task_group() as tasks:
                 for _ in range(500):
                     tasks.start_soon(call)
