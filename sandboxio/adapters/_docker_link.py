@@ -162,7 +162,10 @@ async def relay(container: Container) -> EngineStream:
 
 async def gone(container: Container) -> SandboxError | None:
     """Say whether a container has ended, for whom a link to it is lost."""
-    found = await launch.describe(container)
+    try:
+        found = await launch.describe(container)
+    except SandboxGone as exc:
+        return exc
     if found.running:
         return None
     return SandboxGone(f"The sandbox has ended ({found.status}).", outcome="unknown")

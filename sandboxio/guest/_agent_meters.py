@@ -31,30 +31,38 @@ class OomKills:
         return 0
 
 
-def metrics() -> list[bytes]:
-    """Return what the sandbox uses, from its control groups."""
+def value(*paths: str) -> int:
+    """Return the number in the first of some files that is there, or -1."""
+    for path in paths:
+        with suppress(OSError, ValueError), open("/sys/fs/cgroup/" + path, "rb") as file:
+            return int(file.read(64))
+    return -1
 
-    def value(*paths: str) -> int:
-        for path in paths:
-            try:
-                with open("/sys/fs/cgroup/" + path, "rb") as file:
-                    return int(file.read(64))
-            except (OSError, ValueError):
-                continue
-        return -1
 
-    cpu = value("cpuacct/cpuacct.usage") / 1e9
-    if cpu < 0:
-        cpu = 0.0
-        with suppress(OSError, ValueError), open("/sys/fs/cgroup/cpu.stat", "rb") as file:
-            cpu = int(dict(line.split() for line in file)[b"usage_usec"]) / 1e6
+def named(name: bytes, *paths: str) -> int:
+    """Return a number by its name in the first of some files that is there, or 0."""
+    for path in paths:
+        with suppress(OSError, ValueError), open("/sys/fs/cgroup/" + path, "rb") as file:
+            for line in file:
+                if line.startswith(name + b" "):
+                    return int(line.split()[1])
+    return 0
+
+
+def metrics(own: int) -> list[bytes]:
+    """Return what the sandbox uses, from its control groups; some processes are not its own."""
+    nanoseconds = value("cpuacct/cpuacct.usage")
+    if nanoseconds < 0:
+        nanoseconds = 1000 * named(b"usage_usec", "cpu.stat")
     memory = value("memory/memory.usage_in_bytes", "memory.current")
+    memory -= named(b"total_inactive_file", "memory/memory.stat")
+    memory -= named(b"inactive_file", "memory.stat")
     limit = value("memory/memory.limit_in_bytes", "memory.max")
     processes = sum(name.isdigit() for name in os.listdir("/proc"))
     return [
         b"ok",
-        b"%.6f" % max(cpu, 0.0),
+        b"%.6f" % (nanoseconds / 1e9),
         b"%d" % max(memory, 0),
         b"" if limit < 0 or limit >= 1 << 60 else b"%d" % limit,
-        b"%d" % processes,
+        b"%d" % max(processes - own, 0),
     ]

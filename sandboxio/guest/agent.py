@@ -273,7 +273,8 @@ class Agent:
         elif service == b"file" and len(fields) >= 5:
             self.serve_file(link, channel, fields, payload)
         elif service == b"metrics":
-            Channel(link, channel).result(metrics())
+            own = 1 + len(self.workers) + (self.warm is not None)
+            Channel(link, channel).result(metrics(own))
         elif service == b"settled" and len(fields) == 2:
             settled = not self.unsettled.get(fields[1])
             Channel(link, channel).result([b"ok", b"%d" % settled])

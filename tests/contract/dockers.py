@@ -14,12 +14,14 @@ import docker
 import pytest
 from docker.errors import APIError
 
-from sandboxio.adapters import _docker_engine
-from sandboxio.adapters.docker import DockerBackend, DockerDriver
+from sandboxio.adapters import _docker_engine, _docker_link
+from sandboxio.adapters._docker_birth import Maker
+from sandboxio.adapters._docker_engine import Engine
+from sandboxio.adapters.docker import DockerBackend, DockerConfig, LinkPolicy
 from sandboxio.testing.suite import SuiteFixtures
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Awaitable, Callable, Generator
 
     from sandboxio.core.protocols import AsyncSandbox, Backend
 
@@ -27,10 +29,25 @@ _LONG = 4000.0
 _METADATA = "io.sandboxio.meta.contract_run"
 
 
+@contextmanager
+def _instead_of_starting(act: Callable[..., Awaitable[None]]) -> Generator[None]:
+    """Have something else happen to a container that is about to be started, in either mode."""
+
+    async def start(maker: Maker, container: str) -> None:
+        engine: Engine = vars(maker)["_engine"]
+        await act(engine, container)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Maker, "_start", start)
+        patch.setattr(_docker_link, "begin", act)
+        yield
+
+
 class DockerSettings(SuiteFixtures):
     """Each case on a backend of its own, and one engine for all."""
 
     template = os.environ.get("SANDBOXIO_TEST_IMAGE", "sandboxio-test/python")
+    link: LinkPolicy = "auto"
     engine: docker.DockerClient
 
     @pytest.fixture(autouse=True)
@@ -42,7 +59,7 @@ class DockerSettings(SuiteFixtures):
         self.engine.close()
 
     def make_backend(self) -> Backend:
-        return DockerBackend()
+        return DockerBackend(config=DockerConfig(link=self.link))
 
     async def remove_behind(self, sandbox: AsyncSandbox) -> None:
         """Remove the container, unless somebody is about it already."""
@@ -67,11 +84,10 @@ class DockerSettings(SuiteFixtures):
     def slow_create(self) -> Generator[None]:
         """Let the engine be silent once the container is there."""
 
-        async def silent(driver: DockerDriver, container: str) -> None:
+        async def silent(*_: object) -> None:
             await anyio.sleep(_LONG)
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(DockerDriver, "_start", silent)
+        with _instead_of_starting(silent):
             yield
 
     @contextmanager
@@ -81,11 +97,11 @@ class DockerSettings(SuiteFixtures):
         def fail(client: Any) -> NoReturn:
             raise error
 
-        async def failing(driver: DockerDriver, container: str) -> None:
-            await driver.engine.call("create", fail)
+        async def failing(*arguments: Any) -> None:
+            engine = next(one for one in arguments if isinstance(one, Engine))
+            await engine.call("create", fail)
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(DockerDriver, "_start", failing)
+        with _instead_of_starting(failing):
             yield
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""The contract on a real Docker engine, in plain exec mode."""
+"""The contract on a real Docker engine, over the guest link and by execs."""
 
 from __future__ import annotations
 
@@ -25,15 +25,21 @@ class UserSuite(RunSuite, RunCodeSuite, StreamingSuite, StdinSuite, FilesSuite, 
     """The areas in which it matters whose calls they are."""
 
 
+class ExecSettings(DockerSettings):
+    """Each call is an exec of the engine, as in an image without Python."""
+
+    link = "never"
+
+
 @pytest.mark.docker
-class TestDocker(DockerSettings, BackendContractSuite):
-    """All of it, as the default user."""
+class TestLink(DockerSettings, BackendContractSuite):
+    """All of it over the guest link, as the default user."""
 
     deviations: ClassVar[Mapping[str, str]] = {}
 
 
 @pytest.mark.docker
-class TestDockerAsRoot(DockerSettings, UserSuite):
+class TestLinkAsRoot(DockerSettings, UserSuite):
     """As root, on one event loop: the other is the default user's concern."""
 
     user = "root"
@@ -41,8 +47,40 @@ class TestDockerAsRoot(DockerSettings, UserSuite):
 
 
 @pytest.mark.docker
-class TestDockerAsTheImagesUser(DockerSettings, UserSuite):
+class TestLinkAsTheImagesUser(DockerSettings, UserSuite):
     """As the user that an image names, with a home of its own."""
 
     template = "sandboxio-test/user-named"
     loops = ("trio",)
+
+
+@pytest.mark.docker
+class TestLinkInASmallPython(DockerSettings, UserSuite):
+    """Where Python is as small as Debian makes it, without ctypes."""
+
+    template = "sandboxio-test/python-minimal"
+    loops = ("asyncio",)
+
+
+@pytest.mark.docker
+class TestExec(ExecSettings, BackendContractSuite):
+    """All of it by execs, as the default user."""
+
+    loops = ("asyncio",)
+    deviations: ClassVar[Mapping[str, str]] = {}
+
+
+@pytest.mark.docker
+class TestExecAsRoot(ExecSettings, UserSuite):
+    """As root."""
+
+    user = "root"
+    loops = ("trio",)
+
+
+@pytest.mark.docker
+class TestExecAsTheImagesUser(ExecSettings, UserSuite):
+    """As the user that an image names."""
+
+    template = "sandboxio-test/user-named"
+    loops = ("asyncio",)
