@@ -66,8 +66,7 @@ class Turns:
         for waiter in list(self._waiting):
             self.wake(waiter)
 
-    def pass_on(self) -> bool:
-        """Have one of those who wait take over; False where nobody does."""
+    def pass_on(self) -> None:
+        """Have one of those who wait take over, where nobody works, nor will."""
         if not self.busy and not self._woken and self._waiting:
             self.wake(next(iter(self._waiting)))
-        return self.busy or self._woken > 0

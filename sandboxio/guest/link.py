@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["ByteStream", "Channel", "Link"]
 
 READ_BYTES = 256 * 1024
+_LOOK_SECONDS = 0.05
 
 
 class Link:
@@ -205,8 +206,7 @@ class Link:
                 elif not await out.attempt(target):
                     await self._send_and_receive(target)
         finally:
-            if not out.turns.pass_on() and out.idle:
-                self._reading.pass_on()
+            out.turns.pass_on()
 
     async def _send_and_receive(self, target: int) -> None:
         """Send while reading: the other side may take nothing before it has said something."""
@@ -253,14 +253,20 @@ class Link:
 
     async def _read(self) -> None:
         self._reading.busy = True
+        data = b""
         try:
-            data = await self._stream.receive(READ_BYTES)
+            if not self.waiting:
+                data = await self._stream.receive(READ_BYTES)
+            else:  # whoever sends it may be cancelled, and leave that to us
+                with anyio.move_on_after(_LOOK_SECONDS):
+                    data = await self._stream.receive(READ_BYTES)
         except anyio.EndOfStream:
             self._lose("the connection ended", None)
         except CLOSED as exc:
             self._lose("the connection broke", exc)
         else:
-            self._take(data)
+            if data:
+                self._take(data)
         finally:
             self._reading.busy = False
 

@@ -164,14 +164,16 @@ def conversation(operations: Sequence[Words], random: random.Random) -> list[byt
 
 def spoiled(said: list[bytes], random: random.Random) -> bytes:
     """Change something in what an agent says, once or a few times."""
-    said = list(said)
+    kept = 0 if random.random() < 0.1 else 1  # a bad greeting is soon over
+    begun, said = said[:kept], said[kept:]
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         random.choice(_CHANGES)(said, random)
     data = bytearray(b"".join(said))
     for _ in range(random.choice((0, 0, 1, 2, 5))):
         if data:
             data[random.randrange(len(data))] = random.randrange(256)
-    return bytes(data[: random.randrange(len(data) + 1)] if random.random() < 0.1 else data)
+    end = random.randrange(len(data) + 1) if random.random() < 0.1 else len(data)
+    return b"".join(begun) + bytes(data[:end])
 
 
 def _drop(said: list[bytes], random: random.Random) -> None:
@@ -226,15 +228,15 @@ _FIELDS = (b"", b"0", b"1", b"2", b"137", b"-1", b"x", b"9" * 30, b"not-found", 
 _CHANGES = (_drop, _repeat, _swap, _invent, _flip, _refield, _describe)
 
 
-def calls_over(tape: Tape) -> LinkCalls:
-    """Return the calls of a sandbox whose one link is a tape, and which ends with it."""
+def calls_over(*tapes: Tape) -> LinkCalls:
+    """Return the calls of a sandbox whose links are tapes, and which ends with the last one."""
     gone = SandboxGone("The sandbox has ended.", outcome="unknown")
-    tapes = [tape]
+    left = list(tapes)
 
     async def connect() -> Tape:
-        if not tapes:
+        if not left:
             raise gone
-        return tapes.pop()
+        return left.pop(0)
 
     async def ended() -> SandboxError:
         return gone

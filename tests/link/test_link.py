@@ -43,6 +43,19 @@ async def test_a_call(kind: type[WholeStream]) -> None:
         assert link.is_idle
 
 
+async def test_signals() -> None:
+    """A signal goes to a call that runs, and nowhere else."""
+    async with conversation() as (link, peer):
+        channel = await link.open(b"exec")
+        await channel.signal(15)
+        assert await peer.expect(frames.SIGNAL, 1) == b"\x0f"
+        await peer.result(1)
+        await heard(channel)
+        await channel.signal(9)
+        await link.open(b"exec")
+        assert (await peer.hear())[:2] == (2, frames.OPEN)
+
+
 async def test_facts() -> None:
     """What the agent said of itself is there by name, and what comes often as a set."""
     async with conversation() as (link, _):

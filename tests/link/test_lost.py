@@ -192,11 +192,12 @@ async def test_an_engine_that_is_away_for_a_while() -> None:
         assert await channel.kill() == KillReport(complete=True)
 
 
-async def test_links_of_loops_that_have_ended() -> None:
-    """They are closed when another loop needs a link, and none of them is used again."""
+async def test_closing() -> None:
+    """Closing ends the link, may be repeated, and the next call has another one."""
     async with world() as box:
         box.on_open = succeed
-        await finished(await box.calls.start(command()))
-        await box.calls.aclose()
-        await box.calls.aclose()
-        assert box.agents[0].peer.other.closed
+        for _ in range(2):
+            await finished(await box.calls.start(command()))
+            await box.calls.aclose()
+            await box.calls.aclose()
+        assert [agent.peer.other.closed for agent in box.agents] == [True, True]
