@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from sandboxio.core.errors import ConfigurationError
 from sandboxio.guest import frames
 from sandboxio.guest.frames import RuleBroken
 
@@ -27,7 +28,10 @@ def hello(settings: Mapping[str, str | bytes]) -> bytes:
         name.encode() + b"=" + (value.encode() if isinstance(value, str) else value)
         for name, value in settings.items()
     ]
-    return frames.pack([frames.NAME, frames.VERSION, *pairs])
+    payload = frames.pack([frames.NAME, frames.VERSION, *pairs])
+    if len(payload) > frames.FIELDS_MAX:
+        raise ConfigurationError(f"The settings of a link are more than {frames.FIELDS_MAX} bytes.")
+    return payload
 
 
 def read(payload: bytes) -> Facts:

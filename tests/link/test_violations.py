@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from sandboxio.core.errors import LinkLost
+from sandboxio.core.errors import ConfigurationError, LinkLost
 from sandboxio.guest import frames
 from sandboxio.guest.link import Link
 from tests.link.peer import FACTS, conversation, ends
@@ -141,6 +141,14 @@ async def test_a_bad_greeting(name: str) -> None:
         await Link.begin(stream, {})
     assert caught.value.outcome == "not_started"
     assert "evil" not in caught.value.message
+    assert stream.closed
+
+
+async def test_settings_that_are_too_long() -> None:
+    """They are refused here, before an agent would."""
+    stream, _ = ends()
+    with pytest.raises(ConfigurationError, match="65536"):
+        await Link.begin(stream, {"loader": b"x" * 2**16})
     assert stream.closed
 
 
