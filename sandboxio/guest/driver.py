@@ -83,7 +83,7 @@ class LinkCalls:
         link = await self.link()
         environment = self._environment(None, request.env)
         warm = request.language == "python" and link.facts.get("warm") == "1"
-        if not warm or self._needs_own_interpreter(environment):
+        if not warm or (request.env and self._needs_own_interpreter(environment)):
             return LinkExec(self, await self._fresh(request), timeout=request.timeout)
         opened = await self.open(
             b"code",
@@ -171,11 +171,8 @@ class LinkCalls:
 
     def _needs_own_interpreter(self, environment: Mapping[str, str]) -> bool:
         usual = self._environment(None, {})
-        return any(
-            environment.get(name) != usual.get(name)
-            for name in {*environment, *usual}
-            if _OWN_INTERPRETER.fullmatch(name)
-        )
+        changed = dict(environment.items() ^ usual.items())
+        return any(_OWN_INTERPRETER.fullmatch(name) for name in changed)
 
 
 def _variables(environment: Mapping[str, str]) -> list[bytes]:
