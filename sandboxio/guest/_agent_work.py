@@ -128,6 +128,8 @@ class Worker:
         self.refresh()
 
     def refresh(self) -> None:
+        """Go on with what has been read already, then with what has not."""
+        self.parse()
         events = select.EPOLLOUT if self.out else 0
         if self.may_read():
             events |= select.EPOLLIN
@@ -152,7 +154,7 @@ class Worker:
             self.gone()
             return
         self.buffer += data
-        self.parse()
+        self.refresh()
 
     def parse(self) -> None:
         while len(self.buffer) >= HEADER.size and self.may_read():
@@ -163,7 +165,6 @@ class Worker:
             payload = bytes(self.buffer[HEADER.size : end])
             del self.buffer[:end]
             self.said(channel, word >> 24, payload)
-        self.refresh()
 
     def said(self, channel: int, kind: int, payload: bytes) -> None:
         work = self.work
