@@ -32,6 +32,9 @@ class UnixStream:
         self._sending = anyio.Lock()
         self._drained = False
 
+    def __del__(self) -> None:
+        self._socket.close()  # of a handle that was dropped without being closed
+
     async def receive(self, max_bytes: int = _RECEIVED) -> bytes:
         """Read, and await nothing after that: what is cancelled then would lose data."""
         if self._drained:

@@ -48,6 +48,8 @@ class Files(Trees):
     def outcome(self, fields: list[bytes]) -> list[bytes]:
         _, operation, user, self.base, _, *arguments = fields
         uid, gid, groups = account(user)
+        if operation == b"glob":
+            import fnmatch  # noqa: F401  # while all of Python can be read
         os.setgroups(groups)
         os.setegid(gid)
         os.seteuid(uid)

@@ -8,11 +8,15 @@ import stat
 
 from sandboxio.guest._agent_paths import entry, names_in, target_of
 from sandboxio.guest._agent_talk import PIECE, Talk
-from sandboxio.guest._agent_wire import Invalid, suppress
+from sandboxio.guest._agent_wire import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+
+WILD = set(b"*?[")
+NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
 
 
 class Looking(Talk):
@@ -31,7 +35,7 @@ class Looking(Talk):
         try:
             place = self.at(path, True)
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES):
+            if error.errno in NOWHERE:
                 return [b"0"]
             raise
         try:
@@ -48,20 +52,31 @@ class Looking(Talk):
         return []
 
     def glob(self, pattern: bytes) -> list[bytes]:
-        from fnmatch import translate
-        from re import compile as compiled
-
+        """Follow links up to the first wildcard, and none from there on."""
         parts = [part for part in pattern.split(b"/") if part not in (b"", b".")]
-        if not parts or b".." in parts:
-            raise Invalid
-        start = b"/" if pattern.startswith(b"/") else b""
+        plain = next((at for at, part in enumerate(parts) if set(part) & WILD), len(parts))
+        root = b"/" if pattern.startswith(b"/") else b""
+        prefix = root + b"/".join(parts[:plain]) or b"."
         tests: list[Callable[[str], object] | None] = [
-            None if part == b"**" else compiled(translate(os.fsdecode(part))).match
-            for part in parts
+            None if part == b"**" else self.matcher(part) for part in parts[plain:]
         ]
-        found = self.matching(self.directory(start or b"."), start, tests)
-        self.gather(iter(dict.fromkeys(found)))
+        try:
+            if not tests:
+                return self.describe(prefix, b"0")
+            directory = self.directory(prefix)
+        except OSError as error:
+            if error.errno in NOWHERE:
+                return []
+            raise
+        before = b"" if prefix == b"." else prefix.rstrip(b"/") + b"/"
+        self.gather(iter(dict.fromkeys(self.matching(directory, before, tests))))
         return []
+
+    def matcher(self, part: bytes) -> Callable[[str], object]:
+        import re
+        from fnmatch import translate
+
+        return re.compile(translate(os.fsdecode(part))).match
 
     def matching(
         self, directory: int, prefix: bytes, tests: list[Callable[[str], object] | None]

@@ -27,6 +27,15 @@ class Place:
     def status(self) -> os.stat_result:
         return os.stat(self.name, dir_fd=self.directory, follow_symlinks=False)
 
+    def known(self) -> os.stat_result | None:
+        try:
+            return self.status()
+        except FileNotFoundError:
+            return None
+
+    def rename(self, goal: Place) -> None:
+        os.rename(self.name, goal.name, src_dir_fd=self.directory, dst_dir_fd=goal.directory)
+
     def close(self) -> None:
         os.close(self.directory)
 
@@ -156,3 +165,30 @@ def target_of(directory: int, name: bytes, status: os.stat_result) -> bytes:
 
 def names_in(directory: int) -> list[bytes]:
     return [os.fsencode(name) for name in os.listdir(directory)]
+
+
+def is_same_file(one: os.stat_result, other: os.stat_result) -> bool:
+    return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+
+
+def is_same_place(one: Place, other: Place) -> bool:
+    """Whether two places are one name in one directory."""
+    directories = os.fstat(one.directory), os.fstat(other.directory)
+    return one.name == other.name and is_same_file(*directories)
+
+
+def is_below(directory: int, status: os.stat_result) -> bool:
+    """Whether a directory is another one, or somewhere below it."""
+    at = os.dup(directory)
+    try:
+        while True:
+            here = os.fstat(at)
+            if is_same_file(here, status):
+                return True
+            above = os.open(b"..", PATH_ONLY | os.O_DIRECTORY, dir_fd=at)
+            os.close(at)
+            at = above
+            if is_same_file(os.fstat(at), here):
+                return False
+    finally:
+        os.close(at)

@@ -7,7 +7,21 @@ import os
 import stat
 
 from sandboxio.guest._agent_content import Content
-from sandboxio.guest._agent_paths import PATH_ONLY, Place, open_at, open_regular, refusal
+from sandboxio.guest._agent_paths import (
+    Place,
+    is_below,
+    is_same_file,
+    is_same_place,
+    names_in,
+    open_at,
+    open_regular,
+    refusal,
+)
+from sandboxio.guest._agent_wire import suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable
 
 NEW_DIRECTORY = 0o755
 
@@ -73,117 +87,121 @@ class Trees(Content):
             os.close(fd)
 
     def move(self, source: bytes, target: bytes) -> list[bytes]:
-        origin = self.at(source.rstrip(b"/") or b"/", False)
-        try:
-            goal = self.at(target.rstrip(b"/") or b"/", False)
-            try:
-                self.not_onto(origin, goal)
-                try:
-                    os.rename(
-                        origin.name,
-                        goal.name,
-                        src_dir_fd=origin.directory,
-                        dst_dir_fd=goal.directory,
-                    )
-                except OSError as error:
-                    if error.errno != errno.EXDEV:
-                        raise
-                    self.duplicate(origin, goal)
-                    self.remove(source, b"1")
-            finally:
-                goal.close()
-        finally:
-            origin.close()
+        self.both(source, target, self.move_to)
         return []
 
     def copy(self, source: bytes, target: bytes) -> list[bytes]:
+        self.both(source, target, self.copy_to)
+        return []
+
+    def both(self, source: bytes, target: bytes, act: Callable[[Place, Place], None]) -> None:
         origin = self.at(source.rstrip(b"/") or b"/", False)
         try:
             goal = self.at(target.rstrip(b"/") or b"/", False)
             try:
-                self.not_onto(origin, goal)
-                self.duplicate(origin, goal)
+                self.check(origin, goal, source.endswith(b"/"), target.endswith(b"/"))
+                if not is_same_place(origin, goal):
+                    act(origin, goal)
             finally:
                 goal.close()
         finally:
             origin.close()
-        return []
 
-    def not_onto(self, origin: Place, goal: Place) -> None:
-        status = origin.status()
-        try:
-            known = goal.status()
-        except FileNotFoundError:
-            known = None
-        if known is not None and stat.S_ISDIR(known.st_mode):
-            raise refusal(errno.EEXIST if stat.S_ISDIR(status.st_mode) else errno.EISDIR)
-        if known is not None and stat.S_ISDIR(status.st_mode):
+    def check(self, origin: Place, goal: Place, from_slash: bool, to_slash: bool) -> None:
+        is_directory = stat.S_ISDIR(origin.status().st_mode)
+        if from_slash and not is_directory:
             raise refusal(errno.ENOTDIR)
-        if stat.S_ISDIR(status.st_mode) and self.is_below(goal.directory, status):
-            raise OSError(errno.EINVAL, "a directory into itself")
+        known = goal.known()
+        if known is not None and stat.S_ISDIR(known.st_mode):
+            raise refusal(errno.EEXIST if is_directory else errno.EISDIR)
+        if (known is not None and is_directory) or (to_slash and not is_directory):
+            raise refusal(errno.ENOTDIR)
+        if is_directory and is_below(goal.directory, origin.status()):
+            raise OSError(errno.EINVAL, "a directory cannot go into itself")
 
-    def is_below(self, directory: int, status: os.stat_result) -> bool:
-        at = os.dup(directory)
+    def move_to(self, origin: Place, goal: Place) -> None:
+        known, status = goal.known(), origin.status()
+        if known is not None and is_same_file(known, status):
+            os.unlink(origin.name, dir_fd=origin.directory)  # the other name is all that is left
+            return
         try:
-            while True:
-                here = os.fstat(at)
-                if (here.st_dev, here.st_ino) == (status.st_dev, status.st_ino):
-                    return True
-                above = os.open(b"..", PATH_ONLY | os.O_DIRECTORY, dir_fd=at)
-                up = os.fstat(above)
-                os.close(at)
-                at = above
-                if (up.st_dev, up.st_ino) == (here.st_dev, here.st_ino):
-                    return False
+            origin.rename(goal)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            self.copy_to(origin, goal)
+            self.discard(origin)
+
+    def copy_to(self, origin: Place, goal: Place) -> None:
+        """Copy beside the goal first: only what is complete takes its place."""
+        part = Place(goal.directory, b".sandboxio-" + os.urandom(8).hex().encode(), False)
+        try:
+            self.duplicate(origin, part)
+            part.rename(goal)
+        except BaseException:
+            with suppress(OSError):
+                self.open_up(part)
+                self.discard(part)
+            raise
+
+    def discard(self, place: Place) -> None:
+        if stat.S_ISDIR(place.status().st_mode):
+            self.clear(place.directory, place.name)
+            os.rmdir(place.name, dir_fd=place.directory)
+        else:
+            os.unlink(place.name, dir_fd=place.directory)
+
+    def open_up(self, place: Place) -> None:
+        """Let the directories of a copy be emptied, whatever mode they have got already."""
+        if not stat.S_ISDIR(place.status().st_mode):
+            return
+        os.chmod(place.name, 0o700, dir_fd=place.directory)
+        fd = open_at(place, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for name in names_in(fd):
+                self.open_up(Place(fd, name, False))
         finally:
-            os.close(at)
+            os.close(fd)
 
     def duplicate(self, origin: Place, goal: Place) -> None:
         self.tick()
         status = origin.status()
         if stat.S_ISLNK(status.st_mode):
-            target = os.readlink(origin.name, dir_fd=origin.directory)
-            part = Place(goal.directory, b".sandboxio-" + os.urandom(8).hex().encode(), False)
-            os.symlink(target, part.name, dir_fd=goal.directory)
-            os.rename(part.name, goal.name, src_dir_fd=goal.directory, dst_dir_fd=goal.directory)
+            os.symlink(
+                os.readlink(origin.name, dir_fd=origin.directory),
+                goal.name,
+                dir_fd=goal.directory,
+            )
         elif stat.S_ISDIR(status.st_mode):
-            self.duplicate_directory(origin, goal, status)
+            self.duplicate_directory(origin, goal)
         elif stat.S_ISREG(status.st_mode):
-            self.duplicate_file(origin, goal, status)
+            self.duplicate_file(origin, goal)
         else:
-            raise OSError(errno.EINVAL, "not a file, a directory or a link")
+            os.mknod(goal.name, status.st_mode, status.st_rdev, dir_fd=goal.directory)
+        if not stat.S_ISLNK(status.st_mode):
+            os.chmod(goal.name, stat.S_IMODE(status.st_mode), dir_fd=goal.directory)
+        times = (status.st_atime_ns, status.st_mtime_ns)
+        os.utime(goal.name, ns=times, dir_fd=goal.directory, follow_symlinks=False)
 
-    def duplicate_file(self, origin: Place, goal: Place, status: os.stat_result) -> None:
+    def duplicate_file(self, origin: Place, goal: Place) -> None:
         source = open_regular(origin, os.O_RDONLY)
-        part = Place(goal.directory, b".sandboxio-" + os.urandom(8).hex().encode(), False)
         try:
-            fd = open_at(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            fd = open_at(goal, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
                 self.transfer(source, fd)
-                os.fchmod(fd, stat.S_IMODE(status.st_mode) & 0o777)
-                os.utime(fd, ns=(status.st_atime_ns, status.st_mtime_ns))
-                os.rename(
-                    part.name, goal.name, src_dir_fd=part.directory, dst_dir_fd=goal.directory
-                )
-            except BaseException:
-                os.unlink(part.name, dir_fd=part.directory)
-                raise
             finally:
                 os.close(fd)
         finally:
             os.close(source)
 
-    def duplicate_directory(self, origin: Place, goal: Place, status: os.stat_result) -> None:
+    def duplicate_directory(self, origin: Place, goal: Place) -> None:
         os.mkdir(goal.name, 0o700, dir_fd=goal.directory)
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-        source = os.open(origin.name, flags, dir_fd=origin.directory)
+        source = open_at(origin, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            target = os.open(goal.name, flags, dir_fd=goal.directory)
+            target = open_at(goal, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 for name, _ in self.described(source):
                     self.duplicate(Place(source, name, False), Place(target, name, False))
-                os.fchmod(target, stat.S_IMODE(status.st_mode) & 0o777)
-                os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
             finally:
                 os.close(target)
         finally:

@@ -95,7 +95,7 @@ class Worker:
         self.sock = ours
         self.fd = ours.fileno()
         self.out: deque[memoryview] = deque()
-        self.sizes: deque[tuple[int, int]] = deque()
+        self.credits: deque[tuple[Work | None, int]] = deque()
         self.buffer = bytearray()
         agent.watch(self.fd, select.EPOLLIN, self.ready)
 
@@ -105,7 +105,7 @@ class Worker:
 
     def send(self, channel: int, kind: int, payload: bytes) -> None:
         self.out.append(memoryview(header(channel, kind, len(payload)) + payload))
-        self.sizes.append((len(payload) + HEADER.size, len(payload) if kind == DATA else 0))
+        self.credits.append((self.work, len(payload) if kind == DATA else 0))
         self.flush()
 
     def flush(self) -> None:
@@ -117,9 +117,9 @@ class Worker:
                     self.out[0] = rest
                     break
                 self.out.popleft()
-                _, credit = self.sizes.popleft()
-                if self.work is not None:
-                    self.work.give_back(credit)
+                work, credit = self.credits.popleft()
+                if work is not None:
+                    work.give_back(credit)
         except BlockingIOError:
             pass
         except OSError:
@@ -175,8 +175,6 @@ class Worker:
             work.link.send(channel, DATA, payload)
         elif kind == RESULT:
             self.work = None
-            self.out.clear()
-            self.sizes.clear()
             work.result(unpack(payload))
             self.agent.free(self)
 
