@@ -71,7 +71,7 @@ soak: engine image $(INSTALLED) ## work under cuts and restarts of an engine of 
 	@SANDBOXIO_TEST_IMAGE="$$(dev/image --print-base)" $(BIN)/python -m tests.soak \
 		--seconds $(SECONDS) --loop $(LOOP) $(ARGS)
 
-bench: engine image $(INSTALLED) ## measure start, command and file times
+bench: engine image $(INSTALLED) ## measure every work beside a raw client of the engine
 	$(call say,running the benchmarks)
 	@SANDBOXIO_TEST_IMAGE="$$(dev/image --print-base)" $(BIN)/python -m benchmarks $(ARGS)
 

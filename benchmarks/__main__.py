@@ -1,107 +1,119 @@
-"""`python -m benchmarks [rounds]`: prints the table and keeps the raw samples."""
+"""`python -m benchmarks`: measures, prints the table and keeps the samples."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-import statistics
+import signal
 import sys
-import time
-from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
 
-import sandboxio
+from benchmarks import document, rows_calls, rows_files, rows_life, table
+from benchmarks.machine import describe
+from benchmarks.measure import measure
 from benchmarks.raw import Raw
+from benchmarks.rows import stage
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Mapping, Sequence
 
-    from sandboxio.protocols import AsyncSandbox
+    from benchmarks.measure import Measured
+    from benchmarks.rows import Row
 
-SOCKET = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
+ROOT = Path(__file__).resolve().parents[1]
+SAMPLES = ROOT / "benchmarks/samples.json"
+PAGE = ROOT / "docs/reference/performance.md"
 IMAGE = os.environ.get("SANDBOXIO_TEST_IMAGE", "sandboxio-test/python")
-SAMPLES = Path("benchmarks/samples.json")
-TEN_MB = ["head", "-c", "10000000", "/dev/zero"]
-KILOBYTE = b"x" * 1024
-
-Samples = dict[str, list[tuple[float, float]]]
+HOST = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+ROWS = [*rows_calls.ROWS, *rows_files.ROWS, *rows_life.ROWS]
+ROUNDS = 15
 
 
-class Bench:
-    """Interleaves each work with its raw twin and notes both times, in milliseconds."""
+def arguments(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--rounds", type=_rounds, default=ROUNDS, help="how often (%(default)s)")
+    parser.add_argument("--rows", type=chosen, default=ROWS, help="NAME,… of the works")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the lines as JSON")
+    parser.add_argument("--write-docs", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 where a bar is missed")
+    given = parser.parse_args(words)
+    if given.write_docs and len(given.rows) < len(ROWS):
+        parser.error("--write-docs writes the whole table: leave --rows out")
+    if not HOST.startswith("unix://"):
+        parser.error("the raw client speaks to a unix socket only: set DOCKER_HOST to one")
+    return given
 
-    def __init__(self) -> None:
-        self.raw = Raw(SOCKET, IMAGE)
-        self.samples: Samples = defaultdict(list)
 
-    async def row(
-        self, name: str, raw: Callable[[], object], ours: Callable[[], Awaitable[object]]
-    ) -> None:
-        started = time.perf_counter()
-        await anyio.to_thread.run_sync(raw)
-        between = time.perf_counter()
-        await ours()
-        ended = time.perf_counter()
-        self.samples[name].append(((between - started) * 1000, (ended - between) * 1000))
-
-    async def life(self) -> None:
-        """Create, run `true`, be gone."""
-        await self.row("create, true, gone", self._raw_life, self._our_life)
-
-    async def calls(self, container: str, sb: AsyncSandbox) -> None:
-        raw, row = self.raw, self.row
-        python = ["python3", "-c", "print(1)"]
-        await row("run true", lambda: raw.run(container, ["true"]), lambda: sb.run(["true"]))
-        await row("run python3 -c", lambda: raw.run(container, python), lambda: sb.run(python))
-        await row("run_code", lambda: raw.run(container, python), lambda: sb.run_code("print(1)"))
-        await row("10 MB output", lambda: raw.run(container, TEN_MB), lambda: sb.run(TEN_MB))
-        await row(
-            "write 1 KB",
-            lambda: raw.write(container, "f", KILOBYTE),
-            lambda: sb.files.write("f", KILOBYTE),
+def chosen(names: str) -> list[Row]:
+    """Return the rows of some names, in the order of the table."""
+    wanted = set(names.split(","))
+    if unknown := wanted - {row.name for row in ROWS}:
+        known = ", ".join(row.name for row in ROWS)
+        raise argparse.ArgumentTypeError(
+            f"no row is called {', '.join(unknown)}: there are {known}"
         )
-        await row("read 1 KB", lambda: raw.read(container, "f"), lambda: sb.files.read("f"))
-
-    def _raw_life(self) -> None:
-        container = self.raw.create()
-        self.raw.run(container, ["true"])
-        self.raw.remove(container)
-
-    async def _our_life(self) -> None:
-        async with await sandboxio.create(f"docker://{IMAGE}") as sb:
-            await sb.run(["true"])
+    return [row for row in ROWS if row.name in wanted]
 
 
-async def main(rounds: int) -> None:
-    bench = Bench()
-    container = bench.raw.create()
+def _rounds(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError("rounds are a number of at least 1")
+    return int(text)
+
+
+async def run(rows: Sequence[Row], rounds: int) -> tuple[list[Measured], Mapping[str, str]]:
+    """Measure; whatever happens, no raw container is left."""
+    raw = Raw(HOST.removeprefix("unix://"), IMAGE)
     try:
-        async with await sandboxio.create(f"docker://{IMAGE}", timeout=600) as sb:
-            for _ in range(rounds):
-                await bench.calls(container, sb)
-        for _ in range(rounds):
-            await bench.life()
+        async with stage(raw, IMAGE) as where:
+            machine = await anyio.to_thread.run_sync(describe, where, IMAGE)
+            return await measure(where, rows, rounds, _tell), machine.facts()
     finally:
-        bench.raw.remove(container)
-    _report(bench.samples)
+        raw.another().remove_all()
 
 
-def _report(samples: Samples) -> None:
-    SAMPLES.write_text(json.dumps(samples, indent=1) + "\n", encoding="utf-8")
-    print(f"{'work':<20} {'raw ms':>8} {'ours ms':>8} {'ratio':>6}")
-    for name, pairs in samples.items():
-        columns = zip(*_without_first(pairs), strict=True)
-        raw, ours = (statistics.median(column) for column in columns)
-        print(f"{name:<20} {raw:8.1f} {ours:8.1f} {ours / raw:6.2f}")
+def main(words: Sequence[str]) -> int:
+    given = arguments(words)
+    # What ends this process in an orderly way takes the containers along, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, _interrupt)
+    measured, facts = anyio.run(run, given.rows, given.rounds)
+    lines = [one.line() for one in measured]
+    _tell("")
+    print(table.text(lines))
+    for one in measured:
+        for failure in one.failures:
+            print(f"{one.row.name} failed: {failure}")
+    _keep(measured, facts)
+    if given.json is not None:
+        _write(given.json, {"machine": facts, "rows": table.as_json(lines)})
+    if given.write_docs:
+        PAGE.write_text(document.page(lines, facts), encoding="utf-8")
+    return int(given.strict and not all(line.met for line in lines))
 
 
-def _without_first(pairs: list[Any]) -> list[Any]:
-    return pairs[1:] if len(pairs) > 1 else pairs
+def _interrupt(_number: int, _frame: object) -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def _keep(measured: Sequence[Measured], facts: Mapping[str, str]) -> None:
+    samples = {one.row.name: one.samples for one in measured}
+    _write(SAMPLES, {"machine": facts, "samples": samples})
+
+
+def _write(path: Path, content: object) -> None:
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def _tell(what: str) -> None:
+    """Show what goes on, on one line, where somebody watches."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{what}", end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
-    anyio.run(main, int(sys.argv[1]) if len(sys.argv) > 1 else 15)
+    sys.exit(main(sys.argv[1:]))
