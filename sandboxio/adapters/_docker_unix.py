@@ -7,6 +7,7 @@ data arrives.
 from __future__ import annotations
 
 import socket
+import weakref
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -29,11 +30,10 @@ class UnixStream:
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self._socket = sock
+        # Of a handle that is dropped without being closed.
+        weakref.finalize(self, sock.close).atexit = False
         self._sending = anyio.Lock()
         self._drained = False
-
-    def __del__(self) -> None:
-        self._socket.close()  # of a handle that was dropped without being closed
 
     async def receive(self, max_bytes: int = _RECEIVED) -> bytes:
         """Read, and await nothing after that: what is cancelled then would lose data."""
