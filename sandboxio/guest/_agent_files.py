@@ -49,7 +49,7 @@ class Files(Trees):
         _, operation, user, self.base, _, *arguments = fields
         uid, gid, groups = account(user)
         if operation == b"glob":
-            import fnmatch  # noqa: F401  # while all of Python can be read
+            __import__("fnmatch")  # while all of Python can be read
         os.setgroups(groups)
         os.setegid(gid)
         os.seteuid(uid)
