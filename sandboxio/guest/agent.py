@@ -18,7 +18,7 @@ from sandboxio.guest._agent_call import Call, Channel, members
 from sandboxio.guest._agent_link import Link
 from sandboxio.guest._agent_meters import OomKills, metrics
 from sandboxio.guest._agent_prepare import prepare
-from sandboxio.guest._agent_start import Command, Program, capset, has_ctypes, noted
+from sandboxio.guest._agent_start import Command, Program, capset, drop, has_ctypes, noted
 from sandboxio.guest._agent_warm import FRESH, WarmInterpreter, run_warm
 from sandboxio.guest._agent_wire import (
     LENGTH,
@@ -231,12 +231,9 @@ class Agent:
     def looked(self) -> list[bytes]:
         """Say what a process of the user has, seen by one."""
         reader, writer = os.pipe()
-        uid, gid, groups = self.account
 
         def look() -> None:
-            os.setgroups(groups)
-            os.setresgid(gid, gid, gid)
-            os.setresuid(uid, uid, uid)
+            drop(self.account, FIRST_GROUP)
             with open("/proc/self/status", "rb") as status:
                 os.write(writer, status.read())
 
