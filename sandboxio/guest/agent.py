@@ -47,6 +47,13 @@ else:  # what they wrap is there already, and they take long to import
     from _collections import deque
     from _heapq import heappop, heappush
 
+try:
+    import resource as _  # noqa: F401  # what `os.wait4` makes its answers of
+
+    HAS_USAGE = True
+except ImportError:
+    HAS_USAGE = False
+
 VERSION = b"1"
 NAME = b"sandboxio-link"
 PLACE = "/dev/shm/sandboxio"
@@ -434,7 +441,7 @@ class Agent:
     def reap(self) -> None:
         while True:
             try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                pid, status, usage = wait()
             except ChildProcessError:
                 return
             if not pid:
@@ -485,6 +492,13 @@ class Agent:
         self.drained.remove(fd)
         self.forget(fd)
         os.close(fd)
+
+
+def wait() -> tuple[int, int, Any]:
+    """Reap one child, with what it used where Python has a type for that."""
+    if HAS_USAGE:
+        return os.wait4(-1, os.WNOHANG)
+    return (*os.waitpid(-1, os.WNOHANG), None)
 
 
 def shield(user: tuple[int, int, list[int]]) -> bool:

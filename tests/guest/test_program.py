@@ -8,9 +8,9 @@ from sandboxio.guest import program
 
 ALWAYS_THERE = {
     *("__future__", "ctypes", "errno", "fcntl", "fnmatch", "gc", "os", "re", "select", "site"),
-    *("stat", "struct", "sys", "time", "_collections", "_heapq", "_signal", "_socket"),
+    *("resource", "stat", "struct", "sys", "time", "_collections", "_heapq", "_signal", "_socket"),
 }
-"""Modules of python3-minimal, and ctypes, which is asked for and done without."""
+"""Modules of python3-minimal, and ctypes and resource, which are asked for and done without."""
 
 
 def files() -> bytes:
