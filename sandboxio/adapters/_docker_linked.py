@@ -35,7 +35,7 @@ class LinkedSandbox(ContainerSandbox):
         isolation: IsolationTier,
     ) -> None:
         super().__init__(engine, described, facts, user, isolation)
-        self._programs = frozenset[str]() if link is None else link.programs
+        self._capabilities = self._flags(() if link is None else link.programs)
         self._calls = LinkCalls(
             lambda: links.relay(self._container),
             first=link,
@@ -47,10 +47,11 @@ class LinkedSandbox(ContainerSandbox):
             timeout=self.timeout,
         )
         self.files = self._calls.files
+        self._accounts: dict[str | None, str] = {}
 
     @property
     def capabilities(self) -> Capability:
-        return self._flags(self._programs)
+        return self._capabilities
 
     async def start(self, request: ExecRequest) -> ExecChannel:
         return await self._calls.start(request)
@@ -63,15 +64,17 @@ class LinkedSandbox(ContainerSandbox):
 
     async def ask(self) -> None:
         """Learn, on a sandbox that runs already, what its first link would have told."""
-        self._programs = (await self._calls.link()).programs
+        self._capabilities = self._flags((await self._calls.link()).programs)
 
     async def remove(self) -> None:
         await undone(self._calls.aclose)
         await self._engine.remove(self._container.id)
 
     def _account(self, spec: str | None) -> str:
-        user = self._caller(spec)
-        return links.account(user, self._facts.groups_of(user))
+        if spec not in self._accounts:
+            user = self._caller(spec)
+            self._accounts[spec] = links.account(user, self._facts.groups_of(user))
+        return self._accounts[spec]
 
     def _variables(self, spec: str | None, env: Mapping[str, str]) -> dict[str, str]:
         return self._environment(self._caller(spec), env)

@@ -47,13 +47,6 @@ else:  # what they wrap is there already, and they take long to import
     from _collections import deque
     from _heapq import heappop, heappush
 
-try:
-    import resource as _  # noqa: F401  # what `os.wait4` makes its answers of
-
-    HAS_USAGE = True
-except ImportError:
-    HAS_USAGE = False
-
 VERSION = b"1"
 NAME = b"sandboxio-link"
 PLACE = "/dev/shm/sandboxio"
@@ -492,6 +485,18 @@ class Agent:
         self.drained.remove(fd)
         self.forget(fd)
         os.close(fd)
+
+
+def has_usage() -> bool:
+    """Whether there is what `os.wait4` makes its answers of."""
+    try:
+        __import__("resource")
+    except ImportError:
+        return False
+    return True
+
+
+HAS_USAGE = has_usage()
 
 
 def wait() -> tuple[int, int, Any]:

@@ -8,7 +8,7 @@ from sandboxio.guest import program
 
 ALWAYS_THERE = {
     *("__future__", "ctypes", "errno", "fcntl", "fnmatch", "gc", "os", "re", "select", "site"),
-    *("resource", "stat", "struct", "sys", "time", "_collections", "_heapq", "_signal", "_socket"),
+    *("stat", "struct", "sys", "time", "_collections", "_heapq", "_signal", "_socket"),
 }
 """Modules of python3-minimal, and ctypes and resource, which are asked for and done without."""
 
