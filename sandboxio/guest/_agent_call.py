@@ -7,6 +7,7 @@ import os
 import select
 import time
 
+from sandboxio.guest._agent_sweep import parent_of, sweep
 from sandboxio.guest._agent_wire import (
     CREDIT,
     CREDIT_MAX,
@@ -326,7 +327,7 @@ class Call(Channel):
         if self.status is None and parent_of(self.pid) == self.parent:
             with suppress(OSError):
                 os.kill(self.pid, signal.SIGKILL)
-        if self.agent.sweep(self.group):
+        if sweep(self.group, self.agent.reap):
             self.complete = True
             self.agent.reap()
             if self.status is None:
@@ -335,36 +336,3 @@ class Call(Channel):
                 self.finish()
         else:
             self.agent.later(0.001, self.sweep)
-
-
-def members(group: int) -> list[int]:
-    """Return the living processes that carry a group."""
-    mark = b"%d" % group
-    found: list[int] = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            fd = os.open("/proc/" + name + "/status", os.O_RDONLY)
-            try:
-                status = os.read(fd, 8192)
-            finally:
-                os.close(fd)
-        except OSError:
-            continue
-        if mark not in status:
-            continue
-        lines = {
-            key: value.split()
-            for key, _, value in (line.partition(b":") for line in status.splitlines())
-        }
-        if mark in lines.get(b"Groups", []) and lines.get(b"State", [])[:1] not in ([b"Z"], [b"X"]):
-            found.append(int(name))
-    return found
-
-
-def parent_of(pid: int) -> int:
-    """Return the parent of a process, 0 where there is none: a number may be another's by now."""
-    with suppress(OSError, ValueError, IndexError), open("/proc/%d/stat" % pid, "rb") as file:
-        return int(file.read().rpartition(b")")[2].split()[1])
-    return 0
