@@ -189,6 +189,7 @@ def make(
         entrypoint=["/bin/sh", "-c"],
         command=list(first.command),
         stdin_open=first.stdin,
+        stop_signal="SIGKILL" if first.stdin else None,  # the agent hears no other
         user="0:0",
         working_dir="/",
         network_disabled=denied,

@@ -204,7 +204,6 @@ def worker_main(sock: socket.socket) -> None:
     for fd in (0, 1, 2):
         os.dup2(null, fd)
     signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     space = dict(globals())
     exec(compile(FILES, "<sandboxio>", "exec"), space)
     with suppress(EOFError, OSError):

@@ -14,7 +14,7 @@ import struct
 import sys
 import time
 
-from sandboxio.guest._agent_call import Call, Channel, members
+from sandboxio.guest._agent_call import Call, Channel
 from sandboxio.guest._agent_link import Link
 from sandboxio.guest._agent_meters import OomKills, metrics
 from sandboxio.guest._agent_prepare import prepare
@@ -55,7 +55,6 @@ HELLO_SECONDS = 60.0
 ORPHAN_SECONDS = 30.0
 DRAINED = 256
 WORKERS = 8
-SWEEP_SECONDS = 0.05
 IDLE_SECONDS = 0.05
 
 
@@ -446,23 +445,6 @@ class Agent:
         if call is not None:
             call.exited(status, usage)
 
-    def sweep(self, group: int) -> bool:
-        """Kill the processes of a call; true when two looks in a row found none."""
-        until = time.monotonic() + SWEEP_SECONDS
-        quiet = 0
-        while quiet < 2:
-            found = members(group)
-            for sent in (signal.SIGSTOP, signal.SIGKILL):
-                for pid in found:
-                    with suppress(OSError):
-                        os.kill(pid, sent)
-            quiet = 0 if found else quiet + 1
-            if found and time.monotonic() > until:
-                return False
-            if found:
-                self.reap()
-        return True
-
     def drain(self, fd: int) -> None:
         """Go on taking what a child in the background writes, so that writing does not end it."""
         while len(self.drained) >= DRAINED:
@@ -516,7 +498,7 @@ def shield(user: tuple[int, int, list[int]]) -> bool:
         os.seteuid(0)
 
 
-def leave(*_: object) -> None:
+def leave() -> None:
     """End the sandbox: its first process takes everything with it."""
     os._exit(0)
 
@@ -527,7 +509,8 @@ def main() -> None:
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     for ignored in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored, noted)  # a handler is gone in what a child becomes
-    signal.signal(signal.SIGTERM, leave)
+    for default in (signal.SIGINT, signal.SIGTERM):  # the kernel keeps these from a first process
+        signal.signal(default, signal.SIG_DFL)
 
     def children(fd: int, events: int) -> None:
         with suppress(BlockingIOError):
