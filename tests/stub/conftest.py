@@ -30,12 +30,13 @@ class Create(Protocol):
 
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No watcher, no engine of the host, and a grace that a test can afford."""
+    """No watcher, no agent, no engine of the host, and a grace that a test can afford."""
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     for name in ("DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "DOCKER_CONTEXT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     monkeypatch.setenv("SBX_DOCKER_REAPER", "0")
+    monkeypatch.setenv("SBX_DOCKER_LINK", "0")
     monkeypatch.setenv("SBX_TEARDOWN_GRACE", "1")
 
 
