@@ -128,7 +128,7 @@ class Link:
         self.buffer += data
         try:
             self.parse()
-        except (Invalid, ValueError, struct.error):
+        except (Invalid, IndexError, ValueError, struct.error):
             self.close()
 
     def parse(self) -> None:

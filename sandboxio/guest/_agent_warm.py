@@ -12,6 +12,7 @@ import struct
 import sys
 
 from sandboxio.guest._agent_start import NOT_EXECUTABLE, capset, drop, noted
+from sandboxio.guest._agent_trust import interpreter
 from sandboxio.guest._agent_wire import LENGTH, failed, suppress, unpack
 
 TYPE_CHECKING = False
@@ -70,8 +71,9 @@ class WarmInterpreter:
                 for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM):
                     signal.signal(number, signal.SIG_DFL)
                 arguments = ["-I", "-S", "-u", "-X", "utf8", "-c", BOOT]
-                text = [sys.executable, *arguments, str(len(source)), "sandboxio warm"]
-                os.execve(sys.executable, text, WARM_ENVIRONMENT)
+                python = interpreter()
+                text = [python, *arguments, str(len(source)), "sandboxio warm"]
+                os.execve(python, text, WARM_ENVIRONMENT)
             finally:
                 os._exit(NOT_EXECUTABLE)
         theirs.close()

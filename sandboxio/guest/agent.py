@@ -19,6 +19,7 @@ from sandboxio.guest._agent_link import Link
 from sandboxio.guest._agent_meters import OomKills, metrics
 from sandboxio.guest._agent_prepare import prepare
 from sandboxio.guest._agent_start import Command, Program, capset, drop, has_ctypes, noted
+from sandboxio.guest._agent_trust import interpreter, is_trusted, is_what_calls_find
 from sandboxio.guest._agent_warm import FRESH, WarmInterpreter, run_warm
 from sandboxio.guest._agent_wire import (
     LENGTH,
@@ -48,9 +49,11 @@ else:  # what they wrap is there already, and they take long to import
     from _heapq import heappop, heappush
 
 VERSION = b"1"
+NO_PLACE = 97
 NAME = b"sandboxio-link"
 PLACE = "/dev/shm/sandboxio"
 FIRST_GROUP = 0x40000000
+SO_PEERGROUPS = 59
 HELLO_SECONDS = 60.0
 ORPHAN_SECONDS = 30.0
 DRAINED = 256
@@ -154,7 +157,7 @@ class Agent:
     def listen(self) -> None:
         """Have a socket for later links, in a directory that nobody else can enter."""
         os.mkdir(PLACE, 0o700)
-        os.symlink(sys.executable, PLACE + "/python")
+        os.symlink(interpreter(), PLACE + "/python")
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.listener.bind(PLACE + "/link")
         self.listener.listen(64)
@@ -168,8 +171,7 @@ class Agent:
         except OSError:
             return
         sock = socket.socket(fileno=end)
-        peer = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        if struct.unpack("iii", peer)[1] != 0:
+        if not is_ours(sock):
             sock.close()
             return
         self.begin(sock.detach(), end)
@@ -210,7 +212,8 @@ class Agent:
         self.facts.append(b"prepared=%d" % prepare(orders, *self.account[:2]))
         self.facts += self.looked()
         self.facts.append(b"warm=%d" % (b"loader" in settings))
-        self.warmable = b"loader" in settings and shielded and has_ctypes()
+        usual = is_what_calls_find(os.environb.get(b"PATH", b"/usr/bin:/bin"))
+        self.warmable = b"loader" in settings and shielded and usual and has_ctypes()
         self.later(IDLE_SECONDS, self.foresee)
 
     def foresee(self) -> None:
@@ -469,6 +472,17 @@ class Agent:
         os.close(fd)
 
 
+def is_ours(sock: socket.socket) -> bool:
+    """Whether root is at the other end, and no process of a call, which all carry a group."""
+    try:
+        peer = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        groups = sock.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, 1024)
+    except OSError:
+        return False
+    found = struct.unpack("%dI" % (len(groups) // 4), groups)
+    return struct.unpack("iii", peer)[1] == 0 and all(group < FIRST_GROUP for group in found)
+
+
 def has_usage() -> bool:
     """Whether there is what `os.wait4` makes its answers of."""
     try:
@@ -504,6 +518,8 @@ def leave() -> None:
 
 
 def main() -> None:
+    if not is_trusted():
+        os._exit(NO_PLACE)
     agent = Agent()
     wake, woken = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)

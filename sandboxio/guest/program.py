@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from sandboxio.guest._agent_warm import BOOT
 
-PARTS = ("wire", "start", "warm", "sweep", "call", "work", "link", "meters", "prepare")
+PARTS = ("wire", "trust", "start", "warm", "sweep", "call", "work", "link", "meters", "prepare")
 FILES = ("paths", "talk", "looking", "content", "trees", "files")
 """Parts that only the processes compile which work on files."""
 
@@ -22,7 +22,10 @@ __modules__ = set(sys.modules)
 """
 
 FIRST_PROCESS = """\
-p=$(command -v python3) || p=$(command -v python) || exit 97
+for p in /usr/local/bin/python3 /usr/bin/python3 "$(command -v python3)" "$(command -v python)"; do
+  [ -x "$p" ] && break
+done
+[ -x "$p" ] || exit 97
 exec "$p" -I -S -c "$1" "$2" 'sandboxio agent'
 """
 """What a container begins with; its arguments are the bootstrap and the length of the source."""
