@@ -20,7 +20,7 @@ from sandboxio import (
 )
 from sandboxio.adapters import _docker_container as containers
 from sandboxio.adapters._docker_answers import ContainerDescription, ImageDescription
-from sandboxio.adapters._docker_container import PREFIX, is_ours, labels_for
+from sandboxio.adapters._docker_container import PREFIX, FirstProcess, is_ours, labels_for
 from sandboxio.adapters._docker_image import ImageFacts, User
 from sandboxio.core.requests import CreateRequest
 
@@ -211,28 +211,54 @@ class Client:
         return {"Id": "e1"}
 
 
-def test_a_container_is_hardened() -> None:
-    """No network, no capability, no new privileges, capped, root's own timer, no log, no secret."""
+def made(first: FirstProcess, request: CreateRequest, groups: tuple[int, ...] = ()) -> Client:
+    """Return what was asked of an engine for one container."""
     client = Client()
-    request = CreateRequest(timeout=1.5, env={"A": "env-value"}, secrets={"B": "secret-value"})
-    made = containers.make(client, ID, request, ImageDescription({"Id": "sha256:1"}), (29,))
-    assert made == "e1"
+    image = ImageDescription({"Id": "sha256:1"})
+    assert containers.make(client, ID, request, image, first, groups) == "e1"
+    return client
+
+
+LASTS = CreateRequest(timeout=1.5, env={"A": "env-value"}, secrets={"B": "secret-value"})
+SLEEPER, AGENT = containers.sleeper(LASTS), containers.agent(b"source")
+
+
+@pytest.mark.parametrize("first", [SLEEPER, AGENT], ids=["exec", "link"])
+def test_a_container_is_hardened(first: FirstProcess) -> None:
+    """No network, no new privileges, capped, no log, no secret, whatever it begins with."""
+    client = made(first, LASTS, (29,))
     host, asked = client.host, client.asked
-    assert (host["network_mode"], host["cap_drop"], host["init"]) == ("none", ["ALL"], True)
+    assert (host["network_mode"], host["cap_drop"]) == ("none", ["ALL"])
     assert host["security_opt"] == ["no-new-privileges"]
     assert host["mem_limit"] == host["memswap_limit"] == 512 * MIB
     assert (host["log_config"]["Type"], host["group_add"]) == ("none", ["29"])
-    assert not {"privileged", "binds", "devices", "cap_add", "pid_mode"} & set(host)
+    assert not {"privileged", "binds", "devices", "pid_mode"} & set(host)
     assert (asked["image"], asked["user"], asked["name"]) == ("sha256:1", "0:0", f"sandboxio-{ID}")
-    assert (asked["command"], asked["network_disabled"]) == (["2"], True)
+    assert asked["network_disabled"] is True
     assert not any(value in repr(asked) for value in ("env-value", "secret-value"))
+
+
+def test_a_container_of_execs_has_no_capability() -> None:
+    """It begins with root's own timer below the engine's init, and nobody can write to it."""
+    client = made(SLEEPER, LASTS)
+    assert (client.host["init"], client.host["cap_add"]) == (True, None)
+    assert (client.host["oom_score_adj"], client.asked["stdin_open"]) == (500, False)
+    assert client.asked["command"][-1] == "2"
+    assert client.asked["labels"][f"{PREFIX}mode"] == "exec"
+
+
+def test_an_agent_has_three_capabilities() -> None:
+    """It becomes others and ends them; no init is above it, and its source is no argument."""
+    client = made(AGENT, LASTS)
+    assert (client.host["init"], client.host["cap_add"]) == (False, ["SETUID", "SETGID", "KILL"])
+    assert (client.host["oom_score_adj"], client.asked["stdin_open"]) == (0, True)
+    assert client.asked["command"][-1] == str(len(b"source"))
+    assert client.asked["labels"][f"{PREFIX}mode"] == "link"
 
 
 def test_an_open_network_is_asked_for_by_name() -> None:
     """Only `egress="allow"` gets an interface."""
-    client = Client()
-    request = CreateRequest(network=NetworkPolicy(egress="allow"))
-    containers.make(client, ID, request, ImageDescription({}), ())
+    client = made(SLEEPER, CreateRequest(network=NetworkPolicy(egress="allow")))
     assert (client.host["network_mode"], client.asked["network_disabled"]) == ("bridge", False)
     assert client.host["group_add"] is None
 
