@@ -87,7 +87,8 @@ def run(part: type[Part], folder: Path, *, whole: set[str], others: set[str]) ->
     """Run cases on a backend with that part, as pytest would; of `others` the first test each."""
     found = Outcomes(whole, others)
     TestBroken.part = part
-    off = ("-pno:xdist", "-pno:cacheprovider", "-pno:faulthandler")
+    # Hypothesis is imported by its plugin, and looks for who holds what has been frozen below.
+    off = ("-pno:xdist", "-pno:cacheprovider", "-pno:faulthandler", "-pno:hypothesispytest")
     how = ("-qq", "--tb=native", f"--timeout={HANG}", f"--basetemp={folder / 'inner'}")
     gc.freeze()  # what the outer run holds is no garbage; a fifth of the time goes into that
     try:
