@@ -8,11 +8,14 @@ import pytest
 
 from sandboxio.testing.suite import (
     BackendContractSuite,
+    CancellationSuite,
     FilesSuite,
+    LifecycleSuite,
     RunCodeSuite,
     RunSuite,
     StdinSuite,
     StreamingSuite,
+    TimeoutsSuite,
     TransferSuite,
 )
 from tests.contract.dockers import DockerSettings
@@ -31,11 +34,25 @@ class ExecSettings(DockerSettings):
     link = "never"
 
 
+class LoopSuite(
+    LifecycleSuite, CancellationSuite, TimeoutsSuite, StreamingSuite, StdinSuite, TransferSuite
+):
+    """The areas in which it matters whose event loop it is."""
+
+
 @pytest.mark.docker
 class TestLink(DockerSettings, BackendContractSuite):
     """All of it over the guest link, as the default user."""
 
+    loops = ("asyncio",)
     deviations: ClassVar[Mapping[str, str]] = {}
+
+
+@pytest.mark.docker
+class TestLinkOnTrio(DockerSettings, LoopSuite):
+    """Over the guest link, on the other event loop."""
+
+    loops = ("trio",)
 
 
 @pytest.mark.docker

@@ -14,6 +14,7 @@ import pytest
 from docker.errors import DockerException
 
 import sandboxio
+from sandboxio.adapters.docker import LINK_VARIABLE
 from sandboxio.core import owner
 from tests.docker.outside import IMAGE, METADATA, RUN, TARGET, Outside, host_processes
 
@@ -43,6 +44,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.definition.add_marker(
             pytest.mark.parametrize("anyio_backend", ["asyncio"], scope="module")
         )
+
+
+OVER_THE_LINK = ("test_link_", "test_memory", "test_network", "test_output", "test_load")
+"""Files of tests whose sandboxes have the agent; those of all others are made of execs."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def mode(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Choose how calls get into the sandboxes of a file; `SBX_DOCKER_LINK` outside decides too."""
+    with pytest.MonkeyPatch.context() as patch:
+        if LINK_VARIABLE not in os.environ and not request.path.name.startswith(OVER_THE_LINK):
+            patch.setenv(LINK_VARIABLE, "0")
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
