@@ -82,7 +82,7 @@ def _attach(stub: StubEngine, wire: Wire, request: Request, box: Box) -> None:
     wire.upgrade()
     stub.world.wait(wire, lambda: box.started or box.gone)
     if box.started:
-        _say(wire, stub.world.first)
+        _say(wire, stub.world.begins(box))
     stub.world.wait(wire, lambda: not box.running)
     wire.end_stream()
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sandboxio.guest import shell_kill
+from sandboxio.guest.program import NO_PYTHON
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,6 +98,8 @@ class World:
         """What images hold by path; `None` for a directory."""
         self.first = Program(out=REPORT, lasts=True)
         """What the first process of a container does."""
+        self.agent = Program(exit_code=NO_PYTHON)
+        """The same where it is to be the agent."""
         self.programs: dict[str, Program] = {}
         """What a call does, by its last argument; others say nothing and succeed."""
         self.held: dict[str, Any] = {"Runtime": "runc"}
@@ -135,10 +138,15 @@ class World:
             box.calls.append(call)
         return call
 
+    def begins(self, box: Box) -> Program:
+        """Return what a container begins with."""
+        return self.agent if box.config.get("OpenStdin") else self.first
+
     def start(self, box: Box) -> None:
         with self.changed:
-            box.started, box.running = True, self.first.lasts
-            box.exit_code = self.first.exit_code
+            first = self.begins(box)
+            box.started, box.running = True, first.lasts
+            box.exit_code = first.exit_code
             self.changed.notify_all()
 
     def remove(self, box: Box) -> None:
