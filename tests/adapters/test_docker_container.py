@@ -400,3 +400,63 @@ def test_accounts_lie_where_the_image_keeps_them() -> None:
     made = unpacked(facts, SANDBOX)
     assert {"usr/share/passwd", "usr/share/group"} <= set(made["texts"])
     assert not [name for name in made if name.startswith("/") or ".." in name]
+
+
+PLAIN = replace(FACTS, directories=frozenset({"/home"}))
+
+
+def ordered(
+    facts: ImageFacts, user: User, *, hosts: bool = True
+) -> tuple[set[str], dict[str, str]]:
+    """Return the directories that the agent is to make, and the files it is to write."""
+    orders = containers.orders(facts, user, hosts=hosts)
+    assert orders is not None
+    told = [tuple(part.decode() for part in orders[at : at + 3]) for at in range(0, len(orders), 3)]
+    assert {kind for kind, _, _ in told} <= {"directory", "write"}
+    return (
+        {path for kind, path, _ in told if kind == "directory"},
+        {path: text for kind, path, text in told if kind == "write"},
+    )
+
+
+@pytest.mark.parametrize("hosts", [True, False])
+@pytest.mark.parametrize(
+    ("facts", "user"),
+    [
+        (PLAIN, SANDBOX),
+        (replace(PLAIN, accounts="root:x:0:0::/root:/bin/sh", groups=""), SANDBOX),
+        (replace(PLAIN, accounts_path="/usr/share/passwd"), SANDBOX),
+        (replace(PLAIN, user="app"), replace(APP, home="/home/sandbox")),
+        (replace(PLAIN, accounts="taken:x:10001:5::/x:/bin/sh\n"), replace(SANDBOX, name="taken")),
+    ],
+)
+def test_orders_say_what_the_archive_holds(facts: ImageFacts, user: User, hosts: bool) -> None:
+    """The agent makes the same directories and the same files, word for word."""
+    directories, files = ordered(facts, user, hosts=hosts)
+    made = unpacked(facts, user, hosts=hosts)
+    assert {path.lstrip("/"): text for path, text in files.items()} == made["texts"]
+    assert {path.lstrip("/") for path in directories} == set(made) - set(made["texts"]) - {"texts"}
+    assert all(made[path.lstrip("/")].uid == user.uid for path in directories)
+
+
+@pytest.mark.parametrize(
+    ("facts", "user"),
+    [
+        (PLAIN, User(0, 0, "root", "/root")),
+        (PLAIN, APP),
+        (replace(PLAIN, directories=frozenset()), SANDBOX),
+        (replace(PLAIN, directories=frozenset({"/home", "/work"})), SANDBOX),
+        (replace(PLAIN, directories=frozenset({"/home", "/home/sandbox"})), SANDBOX),
+    ],
+)
+def test_what_takes_an_owner_changed_is_no_order(facts: ImageFacts, user: User) -> None:
+    """A directory that is there, or one of root's or another's, is left to the archive."""
+    assert containers.orders(facts, user, hosts=True) is None
+
+
+def test_text_that_is_no_unicode_survives() -> None:
+    """Accounts of an image are written as they were, whatever their bytes."""
+    odd = b"root:x:0:0:\xff:/root:/bin/sh\n".decode("utf-8", "surrogateescape")
+    orders = containers.orders(replace(PLAIN, accounts=odd), SANDBOX, hosts=False)
+    assert orders is not None
+    assert any(b"\xff" in text for text in orders)
