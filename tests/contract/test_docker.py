@@ -10,7 +10,6 @@ from sandboxio.testing.suite import (
     BackendContractSuite,
     CancellationSuite,
     FilesSuite,
-    LifecycleSuite,
     RunCodeSuite,
     RunSuite,
     StdinSuite,
@@ -28,16 +27,14 @@ class UserSuite(RunSuite, RunCodeSuite, StreamingSuite, StdinSuite, FilesSuite, 
     """The areas in which it matters whose calls they are."""
 
 
+class LoopSuite(CancellationSuite, TimeoutsSuite, StreamingSuite):
+    """The areas in which it matters most whose event loop it is."""
+
+
 class ExecSettings(DockerSettings):
     """Each call is an exec of the engine, as in an image without Python."""
 
     link = "never"
-
-
-class LoopSuite(
-    LifecycleSuite, CancellationSuite, TimeoutsSuite, StreamingSuite, StdinSuite, TransferSuite
-):
-    """The areas in which it matters whose event loop it is."""
 
 
 @pytest.mark.docker
@@ -72,7 +69,7 @@ class TestLinkAsTheImagesUser(DockerSettings, UserSuite):
 
 
 @pytest.mark.docker
-class TestLinkInASmallPython(DockerSettings, UserSuite):
+class TestLinkInASmallPython(DockerSettings, RunSuite, RunCodeSuite):
     """Where Python is as small as Debian makes it, without ctypes."""
 
     template = "sandboxio-test/python-minimal"
@@ -88,7 +85,7 @@ class TestExec(ExecSettings, BackendContractSuite):
 
 
 @pytest.mark.docker
-class TestExecAsRoot(ExecSettings, UserSuite):
+class TestExecAsRoot(ExecSettings, RunSuite, FilesSuite):
     """As root."""
 
     user = "root"
@@ -96,7 +93,7 @@ class TestExecAsRoot(ExecSettings, UserSuite):
 
 
 @pytest.mark.docker
-class TestExecAsTheImagesUser(ExecSettings, UserSuite):
+class TestExecAsTheImagesUser(ExecSettings, RunSuite, FilesSuite):
     """As the user that an image names."""
 
     template = "sandboxio-test/user-named"
