@@ -14,9 +14,10 @@ from collections import Counter
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.to_thread
 
 import sandboxio
 from sandboxio import ExecutionTimeout, OrphanedSandboxWarning, SandboxError
@@ -65,6 +66,9 @@ class Soak:
                 operation = self._dice.choice(OPERATIONS)
                 act = partial(operation, sandbox)
                 await self._bounded(operation.__name__, OPERATION_SECONDS, act)
+            if self._dice.random() < 0.15:
+                act = partial(lose_the_agent, sandbox)
+                await self._bounded("lose_the_agent", OPERATION_SECONDS, act)
             if self._dice.random() < 0.3:
                 await sandbox.kill()
             if self._dice.random() < 0.1:
@@ -148,6 +152,24 @@ async def side_by_side(sandbox: AsyncSandbox) -> None:
     async with anyio.create_task_group() as tasks:
         for act in (run, run_code, files):
             tasks.start_soon(_own_errors_only, act, sandbox)
+
+
+async def lose_the_agent(sandbox: AsyncSandbox) -> None:
+    """End the first process from outside, while a call is under way."""
+    native: Any = sandbox.native
+
+    def kill() -> None:
+        time.sleep(0.3)
+        with suppress(Exception):  # the engine may be away itself
+            native.kill()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(anyio.to_thread.run_sync, kill))
+        await _own_errors_only(_sleep_on, sandbox)
+
+
+async def _sleep_on(sandbox: AsyncSandbox) -> None:
+    await sandbox.run("sleep 300", timeout=OPERATION_SECONDS)
 
 
 async def _own_errors_only(
