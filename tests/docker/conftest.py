@@ -46,7 +46,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         )
 
 
-OVER_THE_LINK = ("test_link_", "test_memory", "test_network", "test_output", "test_load")
+OVER_THE_LINK = ("test_link_", "test_memory", "test_network", "test_output")
 """Files of tests whose sandboxes have the agent; those of all others are made of execs."""
 
 
