@@ -89,7 +89,7 @@ async def test_a_timeout_is_one_record(
     backend: DriverBackend, driver: DoubleDriver, records: list[OperationRecord], event: str
 ) -> None:
     """An operation that met its deadline is recorded as a timeout."""
-    sandbox = await backend.create(timeout=0.02)
+    sandbox = await backend.create(timeout=0.2)
     driver.stored["f"] = b"content"
     driver.steps.hang.add(STEPS.get(event, event))
     with pytest.raises(ExecutionTimeout):

@@ -131,9 +131,14 @@ async def settled(action: Callable[[], Awaitable[T]]) -> tuple[T | None, Sandbox
 @pytest.mark.parametrize("then", RESETS.values(), ids=RESETS)
 @pytest.mark.parametrize("passes", [0, 40, 130, 100_000])
 async def test_a_stream_cut_in_mid_output(
-    sb: AsyncSandbox, stub: StubEngine, passes: int, then: Literal["reset", "close"]
+    sb: AsyncSandbox,
+    stub: StubEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    passes: int,
+    then: Literal["reset", "close"],
 ) -> None:
     """Output that is cut is an error, never a result."""
+    monkeypatch.setenv("SBX_TEARDOWN_GRACE", "5")
     stub.world.programs["long"] = Program(out=b"x" * 300_000)
     stub.faults.set(Fault(START, passes=passes, then=then, times=1))
     with anyio.fail_after(10), pytest.raises(ConnectError) as caught:
