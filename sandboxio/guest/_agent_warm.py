@@ -239,11 +239,11 @@ def run_warm() -> None:
     make_dumpable = dumpable()
     look_ordinary()
     capset()
-    main = sys.modules["__main__"].__dict__
-    kept = {name: value for name, value in main.items() if name[:2] == "__"}
-    extra = set(sys.modules) - BASELINE
+    main = sys.modules["__main__"]
+    kept = {name: value for name, value in main.__dict__.items() if name[:2] == "__"}
     coerced = os.environb.get(b"LC_CTYPE")
     settle_memory()
+    extra = set(sys.modules) - BASELINE | {"__future__"}
     source, *variables = serve_warm(make_dumpable)
     for name in extra:
         del sys.modules[name]
@@ -253,14 +253,25 @@ def run_warm() -> None:
         os.environb[key] = value
     if coerced is not None:
         os.environb[b"LC_CTYPE"] = coerced
-    main.clear()
-    main.update(kept)
+    # A new one: the collector never looks at what was there before the fork, not at the end either.
+    sys.modules["__main__"] = main = type(main)("__main__")
+    main.__dict__.update(kept)
+    sys.executable = own_path() or sys.executable
     sys.argv[:] = ["-c"]
     import site
 
     site.main()
     sys.path.insert(0, "")
     space["run"](source)
+
+
+def own_path() -> str:
+    """Return the path by which a command would find this interpreter."""
+    for place in os.environ.get("PATH", "").split(":"):
+        path = place + "/python3"
+        if os.access(path, os.X_OK):
+            return path if os.path.realpath(path) == os.path.realpath(sys.executable) else ""
+    return ""
 
 
 def settle_memory() -> None:
