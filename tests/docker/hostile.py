@@ -82,10 +82,10 @@ def tell(found):
 '''
 
 
-async def told(sb: AsyncSandbox, program: str, *arguments: str, **options: Any) -> Any:
+async def told(sb: AsyncSandbox, program: str, *arguments: str, user: str | None = None) -> Any:
     """Run a program that follows the prelude, and return what it tells."""
     argv = ["python3", "-c", PRELUDE + program, *arguments]
-    result = await sb.run(argv, **{"timeout": 60, **options})
+    result = await sb.run(argv, user=user, timeout=60)
     assert result.exit_code == 0, result.stderr
     return json.loads(result.stdout)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import anyio
-import anyio.to_thread
 import pytest
 
 from tests.docker.hostile import PRELUDE, assert_works, assert_works_elsewhere, told, warmed
