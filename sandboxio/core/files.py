@@ -35,7 +35,6 @@ MAX_DOWNLOAD_BYTES = 16 * 1024 * 1024 * 1024
 """Most that `download()` writes to the host's disk."""
 TRANSFERS = Capability.FILESYSTEM | Capability.UPLOAD_DOWNLOAD
 _DOWNLOADS_AT_MOST = "download() writes at most 16 GiB."
-_PIECE = 256 * 1024
 _BATCH = 1024 * 1024
 _LARGEST = 2**62
 
@@ -368,7 +367,7 @@ def _discard(file: IO[bytes]) -> None:
 
 async def _pieces(source: IO[bytes], size: int) -> AsyncGenerator[bytes]:
     while size > 0:
-        piece = await threads.run(partial(_take, source, min(size, _PIECE)))
+        piece = await threads.run(partial(_take, source, min(size, _BATCH)))
         if not piece:
             raise ConfigurationError("The local file became shorter while it was uploaded.")
         size -= len(piece)

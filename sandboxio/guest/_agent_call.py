@@ -41,6 +41,12 @@ GRANT = 64 * 1024
 F_SETPIPE_SZ = 1031
 
 
+def widen(fd: int) -> None:
+    """Let a pipe hold more: each time it is full, two processes have to take turns."""
+    with suppress(OSError):  # a user's share of pipe buffers is limited; it may be no pipe
+        fcntl.fcntl(fd, F_SETPIPE_SZ, PIPE)
+
+
 class Channel:
     """What a host opened; closed by its `RESULT`."""
 
@@ -211,8 +217,7 @@ class Call(Channel):
         self.link.send(self.channel, kind, data)
         if len(data) >= 0x10000 and fd not in self.widened:
             self.widened.add(fd)
-            with suppress(OSError):  # a user's share of pipe buffers is limited
-                fcntl.fcntl(fd, F_SETPIPE_SZ, PIPE)
+            widen(fd)
         if self.status is not None:
             self.last = time.monotonic()
             self.lingered += len(data)

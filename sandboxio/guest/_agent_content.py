@@ -13,7 +13,16 @@ from sandboxio.guest._agent_wire import CREDIT_MAX, Invalid, number
 
 NEW_FILE = 0o644
 SPARE = b"/tmp"
+SMALL = 64 * 1024
 EDIT_MAX = 64 * 1024 * 1024
+
+
+def make_room(fd: int, before: int, size: int) -> None:
+    try:
+        os.posix_fallocate(fd, 0, size)
+    except OSError:
+        os.ftruncate(fd, before)
+        raise
 
 
 class Content(Looking):
@@ -42,6 +51,11 @@ class Content(Looking):
         place = self.at(path, True)
         try:
             known = self.writable(place)
+            if known is not None and size and number(size) <= SMALL:
+                self.overwrite(place, number(size))
+                if mode:
+                    self.set_mode(place, int(mode, 8))
+                return []
             part, spot = self.part(place)
             try:
                 self.fill(part, number(size) if size else None)
@@ -67,6 +81,23 @@ class Content(Looking):
         finally:
             place.close()
         return []
+
+    def overwrite(self, place: Place, size: int) -> None:
+        """Exchange the content of a file for what is here, whole, once there is room for it."""
+        data = b"".join(self.pieces())
+        if len(data) != size:
+            raise OSError(errno.EIO, "the data arrived incomplete")
+        fd = open_regular(place, os.O_WRONLY)
+        try:
+            before = os.fstat(fd).st_size
+            if size > before:
+                make_room(fd, before, size)
+            view, at = memoryview(data), 0
+            while at < size:
+                at += os.pwrite(fd, view[at:], at)
+            os.ftruncate(fd, size)
+        finally:
+            os.close(fd)
 
     def writable(self, place: Place) -> os.stat_result | None:
         """Return what is there already; refuse, before anything is sent, what cannot be."""

@@ -107,7 +107,9 @@ class Looking(Talk):
     def described(self, directory: int) -> Iterator[tuple[bytes, os.stat_result]]:
         """Yield names and what they are; what vanishes meanwhile is left out."""
         for name in sorted(names_in(directory)):
-            self.tick()
+            self.steps += 1
+            if not self.steps & 63:
+                self.look()
             try:
                 yield name, os.stat(name, dir_fd=directory, follow_symlinks=False)
             except FileNotFoundError:
@@ -116,11 +118,15 @@ class Looking(Talk):
     def entries(self, directory: int, prefix: bytes, recursive: bool) -> Iterator[bytes]:
         try:
             for name, status in self.described(directory):
-                try:
-                    yield self.one(directory, prefix + name, name, status)
-                except FileNotFoundError:
-                    continue
-                if recursive and stat.S_ISDIR(status.st_mode):
+                kind = status.st_mode & 0o170000
+                target = b""
+                if kind == stat.S_IFLNK:
+                    try:
+                        target = os.readlink(name, dir_fd=directory)
+                    except OSError:
+                        continue
+                yield entry(prefix + name, status, target)
+                if recursive and kind == stat.S_IFDIR:
                     below = os.open(
                         name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory
                     )

@@ -151,7 +151,7 @@ def open_regular(place: Place, flags: int) -> int:
 
 
 def entry(path: bytes, status: os.stat_result, target: bytes) -> bytes:
-    moment = int(status.st_mtime // 1)
+    moment = status.st_mtime_ns // 1000000000
     return (
         ENTRY.pack(len(path), status.st_mode, status.st_size, moment, len(target)) + path + target
     )

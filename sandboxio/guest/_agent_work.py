@@ -33,6 +33,8 @@ else:  # what they wrap is there already, and they take long to import
     from _collections import deque
 
 WORKER_SECONDS = 2.0
+MORE = 768 * 1024
+"""Credit for an operation that is being carried out, beyond what every channel begins with."""
 
 
 class Work(Channel):
@@ -48,6 +50,8 @@ class Work(Channel):
     def begin(self, worker: Worker) -> None:
         self.worker = worker
         worker.send(self.channel, OPEN, self.request)
+        if not self.half_closed:
+            self.give_back(MORE)
         for kind, payload in self.early:
             worker.send(self.channel, kind, payload)
         self.early = []

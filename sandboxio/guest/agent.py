@@ -14,7 +14,7 @@ import struct
 import sys
 import time
 
-from sandboxio.guest._agent_call import Call, Channel
+from sandboxio.guest._agent_call import Call, Channel, widen
 from sandboxio.guest._agent_link import Link
 from sandboxio.guest._agent_meters import OomKills, metrics
 from sandboxio.guest._agent_prepare import prepare
@@ -537,6 +537,8 @@ def main() -> None:
     os.umask(0o022)
     os.chdir("/")
     agent.listen()
+    for fd in (0, 1):
+        widen(fd)
     agent.begin(0, 1)
     agent.run()
 
