@@ -52,7 +52,7 @@ check: $(INSTALLED) ## lint, formatting and types
 
 test: $(INSTALLED) ## run the tests that need no engine
 	$(call say,running the tests that need no engine)
-	@$(BIN)/python -m pytest -m "not docker" --ignore=tests/contract $(ARGS)
+	@$(BIN)/python -m pytest -m "not docker" -n 2 --ignore=tests/contract $(ARGS)
 	$(call say,running the contract suite on the fakes)
 	@$(BIN)/python -m pytest -m "not docker" -n 2 tests/contract $(ARGS)
 
