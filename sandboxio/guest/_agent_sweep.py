@@ -19,8 +19,8 @@ else:  # what it wraps is there already, and it takes long to import
     import _signal as signal
 
 SWEEP_SECONDS = 0.05
-UNSURE = 8
-"""Looks that find nothing but somebody who was about to leave, until all are stopped."""
+UNSURE = 4
+"""Looks that are no proof, one after the other, until all are stopped for one that is."""
 
 
 class Look:
@@ -28,7 +28,10 @@ class Look:
 
     def __init__(self, group: int) -> None:
         self.members: list[int] = []
-        self.stopped: list[int] = []
+        self.ended: set[int] = set()
+        """Members that were waited for by nobody yet: a moment before they may have forked."""
+        self.present: set[int] = set()
+        self.stopped: set[int] = set()
         self.vanished = 0
         mark = b"%d" % group
         for name in os.listdir("/proc"):
@@ -41,11 +44,13 @@ class Look:
             self.vanished += 1
             return
         state = status.get(b"State", b"?")[:1]
-        if state == b"T":
-            self.stopped.append(pid)
+        (self.stopped if state == b"T" else self.present).add(pid)
+        if mark not in status.get(b"Groups", b"").split():
+            return
         # The first thread of a process can have ended while others go on.
-        ended = state in b"ZX" and status.get(b"Threads", b"1") in (b"0", b"1")
-        if not ended and mark in status.get(b"Groups", b"").split():
+        if state in b"ZX" and status.get(b"Threads", b"1") in (b"0", b"1"):
+            self.ended.add(pid)
+        else:
             self.members.append(pid)
 
 
@@ -64,25 +69,28 @@ def status_of(pid: int) -> dict[bytes, bytes] | None:
 
 
 def sweep(group: int, reap: Callable[[], None]) -> bool:
-    """Kill the processes of a call; true when two looks in a row found none."""
+    """Kill the processes of a call; true once none is left.
+
+    That is when two looks in a row found none, and nobody who may just have made another; or one
+    look while nothing moved.
+    """
     until = time.monotonic() + SWEEP_SECONDS
     quiet = unsure = 0
+    ended: set[int] = set()
     while quiet < 2:
         look = Look(group)
         kill(look.members)
-        if look.members:
-            quiet = 0
-            reap()
-            if time.monotonic() > until:
-                return False
-        elif look.vanished:
-            quiet = 0
-            unsure += 1
-            if unsure >= UNSURE:
-                kill_standing(group)
-                unsure = 0
-        else:
+        if not (look.members or look.vanished or look.ended - ended):
             quiet += 1
+            continue
+        quiet, ended = 0, look.ended
+        unsure += 1
+        late = time.monotonic() > until
+        if (late or unsure >= UNSURE) and kill_standing(group, look.stopped):
+            return True
+        if late:
+            return False
+        reap()
     return True
 
 
@@ -94,19 +102,25 @@ def kill(pids: list[int]) -> None:
                 os.kill(pid, sent)
 
 
-def kill_standing(group: int) -> None:
-    """Kill while nothing moves: the kernel sends to all, and lets no fork come between."""
+def kill_standing(group: int, stopped: set[int]) -> bool:
+    """Kill while nothing moves: the kernel sends to all, and lets no fork come between.
+
+    `stopped` are those who stay so. True when there was nobody to kill, nor can be any more.
+    """
     if os.getpid() != 1:
-        return
-    before = set(Look(group).stopped)
+        return False
     with suppress(OSError):
         os.kill(-1, signal.SIGSTOP)
+    present: set[int] = set()
     try:
-        kill(Look(group).members)
+        look = Look(group)
+        kill(look.members)
+        present = look.present | look.stopped
     finally:
-        for pid in set(Look(group).stopped) - before:
-            with suppress(OSError):
+        for pid in present - stopped - {1}:
+            with suppress(OSError):  # also to those who have not come to stop yet
                 os.kill(pid, signal.SIGCONT)
+    return not look.members
 
 
 def parent_of(pid: int) -> int:
