@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandboxio.testing._disk.nodes import ROOT, Special, Who
+from sandboxio.testing._disk.nodes import ROOT, Directory, File, Special, Who
 from sandboxio.testing._machine.launch import PROGRAMS
 
 from .bench import USER, Bench
@@ -34,6 +34,25 @@ def test_places(bench: Bench, path: str, mode: int, uid: int) -> None:
     """Directories and files have the modes and owners of a small Linux."""
     node = bench.fs.stat(path, who=ROOT)
     assert (node.mode, node.uid) == (mode, uid)
+
+
+def test_no_sandbox_sees_another(bench: Bench) -> None:
+    """Whatever is done to the files of an image, the next one is as the first was."""
+    fs, before = bench.fs, _described(Bench())
+    for path in ("/usr/bin/cat", "/etc/passwd"):
+        with fs.open(path, who=ROOT, write=True, append=True) as file:
+            file.write(b"changed")
+    with fs.open("/etc/group", who=ROOT, write=True) as file:
+        file.write(b"CHANGED")
+    fs.chmod("/tmp", 0o700, who=ROOT)
+    fs.chown("/work", 5, 5, who=ROOT)
+    fs.unlink("/dev/null", who=ROOT)
+    fs.utime("/bin", 5.0, who=ROOT, follow=False)
+    fs.rename("/usr/bin/ls", "/usr/bin/sl", who=ROOT)
+    fs.mkdir("/new", who=ROOT)
+    assert _described(bench) != before
+    assert _described(Bench()) == before
+    assert Bench().fs.used != fs.used
 
 
 def test_every_program_has_a_file(bench: Bench) -> None:
@@ -132,3 +151,19 @@ def test_no_interface_but_loopback(bench: Bench) -> None:
     """The network of a fake is not there."""
     lines = bench.read("/proc/net/dev").decode().splitlines()[2:]
     assert [line.split(":")[0].strip() for line in lines] == ["lo"]
+
+
+def _described(bench: Bench) -> dict[str, tuple[object, ...]]:
+    """Return all there is to say of everything but `/proc`."""
+    found: dict[str, tuple[object, ...]] = {}
+    pending = [""]
+    while pending:
+        path = pending.pop()
+        node = bench.fs.stat(path or "/", who=ROOT, follow=False)
+        said = (node.kind, node.mode, node.uid, node.gid, node.mtime, node.ino, node.nlink)
+        found[path] = (*said, node.size)
+        if isinstance(node, File):
+            found[path] += (bytes(node.data),)
+        if isinstance(node, Directory) and path != "/proc":
+            pending += [f"{path}/{name}" for name in node.names()]
+    return found

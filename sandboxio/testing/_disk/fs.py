@@ -7,7 +7,8 @@ own words. Names are text; bytes that are not UTF-8 are surrogate escapes.
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
 
 from sandboxio.testing._disk.entries import Entries
 from sandboxio.testing._disk.handles import Handle
@@ -41,12 +42,21 @@ __all__ = [
     "Handle",
     "Link",
     "Node",
+    "Snapshot",
     "Special",
     "VirtualDirectory",
     "VirtualFile",
     "Who",
     "allows",
 ]
+
+
+class Snapshot(NamedTuple):
+    """All that a file system held once."""
+
+    root: Directory
+    used: int
+    next_inode: int
 
 
 class FileSystem(Entries):
@@ -181,6 +191,17 @@ class FileSystem(Entries):
         node.ino, node.mtime = next(self._inodes), self._now()
         self._put(place.parent, place.name, node)
         return node
+
+    def snapshot(self) -> Snapshot:
+        """Return all that an image without virtual files holds, for `restore()` to copy."""
+        return Snapshot(self._root.twin(self._now()), self.used, next(self._inodes))
+
+    def restore(self, held: Snapshot) -> None:
+        """Hold what another file system held, as if it were made now, in place of everything."""
+        self._root = held.root.twin(self._now())
+        self._disk.used = held.used
+        self._inodes = count(held.next_inode)
+        self._read_only.clear()
 
     def _populate_above(self, path: str) -> None:
         above = path.rstrip("/").rpartition("/")[0]

@@ -36,7 +36,10 @@ class Disk:
         if part:
             before = len(file.data)
             file.data.extend(bytes(max(0, position - before)))
-            file.data[position : position + len(part)] = part
+            if position >= before:
+                file.data += part
+            else:
+                file.data[position : position + len(part)] = part
             file.length = max(file.length, len(file.data))
             self.used += len(file.data) - before
         return len(part)

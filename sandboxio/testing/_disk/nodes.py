@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -67,6 +67,16 @@ class Node:
         """What `stat` says, which for a virtual file is 0 whatever it holds."""
         return 0
 
+    def twin(self, mtime: float) -> Self:
+        """Return a node like this one, made at that time; what happens to one is not the other's.
+
+        What has several names becomes several.
+        """
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made.mtime = mtime
+        return made
+
 
 @dataclass(eq=False, kw_only=True)
 class File(Node):
@@ -85,8 +95,15 @@ class File(Node):
 
     def piece(self, offset: int, count: int) -> bytes:
         wanted = max(0, min(count, self.length - offset))
-        piece = bytes(self.data[offset : offset + wanted])
+        with memoryview(self.data) as stored:
+            piece = stored[offset : offset + wanted].tobytes()
         return piece + bytes(wanted - len(piece))
+
+    def twin(self, mtime: float) -> Self:
+        made = super().twin(mtime)
+        made.data = bytearray(self.data)
+        made.opened = 0
+        return made
 
 
 @dataclass(eq=False, kw_only=True)
@@ -106,6 +123,11 @@ class Directory(Node):
     def names(self) -> list[str]:
         """Every name, sorted by its bytes."""
         return sorted(self.entries, key=encoded)
+
+    def twin(self, mtime: float) -> Self:
+        made = super().twin(mtime)
+        made.entries = {name: node.twin(mtime) for name, node in self.entries.items()}
+        return made
 
 
 @dataclass(eq=False, kw_only=True)

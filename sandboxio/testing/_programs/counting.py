@@ -49,7 +49,7 @@ async def wc(process: Process, args: Sequence[str]) -> int:
         found = dict.fromkeys(_KINDS, 0)
         try:
             with Source(process, name) as source:
-                await _count(source, found)
+                await _count(source, found, kinds)
         except OSError as exc:
             await say(process, f"wc: {complaint(name, exc)}")
             code = 1
@@ -62,12 +62,16 @@ async def wc(process: Process, args: Sequence[str]) -> int:
     return code
 
 
-async def _count(source: Source, found: dict[str, int]) -> None:
+async def _count(source: Source, found: dict[str, int], kinds: Sequence[str]) -> None:
     inside = False
     while piece := await source.read():
-        found["l"] += piece.count(b"\n")
         found["c"] += len(piece)
-        found["m"] += len(piece.translate(None, _NO_CHARACTER))
+        if "l" in kinds:
+            found["l"] += piece.count(b"\n")
+        if "m" in kinds:
+            found["m"] += len(piece.translate(None, _NO_CHARACTER))
+        if "w" not in kinds:
+            continue
         text = piece.translate(None, _NO_WORD)
         if text:
             found["w"] += len(text.split()) - (inside and not text[:1].isspace())
