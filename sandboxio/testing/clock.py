@@ -204,12 +204,20 @@ def _soon(act: Callable[[], None], pause: float = 0.0) -> None:
         loop = asyncio.get_running_loop()
     except RuntimeError:
         trio: Any = sys.modules["trio"]
-        trio.lowlevel.current_trio_token().run_sync_soon(act)
+        if pause:
+            trio.lowlevel.spawn_system_task(_later, act, pause)
+        else:
+            trio.lowlevel.current_trio_token().run_sync_soon(act)
         return
     if pause:
         loop.call_later(pause, act)
     else:
         loop.call_soon(act)
+
+
+async def _later(act: Callable[[], None], pause: float) -> None:
+    await anyio.sleep(pause)
+    act()
 
 
 async def _settle() -> None:
