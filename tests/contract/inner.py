@@ -25,6 +25,8 @@ HANG = 20
 """Real seconds after which a case is given up; on the virtual clock all have their patience."""
 SAMPLE = 6
 """Cases that are run of an area to which a fault is nothing."""
+PLUGINS = ("-panyio", "-ppytest_timeout", "-psandboxio.testing.plugin")
+"""What the cases need; to look for the plugins of all packages takes as long as some cases."""
 APART = {
     *("CANCEL-013", "CANCEL-016", "CANCEL-018", "CANCEL-019", "CANCEL-020", "CANCEL-021"),
     *("CAP-011", "CAP-012", "CAP-017", "CODE-003", "CODE-022", "FS-006", "FS-007", "FS-009"),
@@ -87,18 +89,14 @@ def run(part: type[Part], folder: Path, *, whole: set[str], others: set[str]) ->
     """Run cases on a backend with that part, as pytest would; of `others` the first test each."""
     found = Outcomes(whole, others)
     TestBroken.part = part
-    # Hypothesis is imported by its plugin, and looks for who holds what has been frozen below.
-    off = ("-pno:xdist", "-pno:cacheprovider", "-pno:faulthandler", "-pno:hypothesispytest")
+    off = ("-pno:cacheprovider", "-pno:faulthandler", "--assert=plain")  # it is rewritten already
     how = ("-qq", "--tb=native", f"--timeout={HANG}", f"--basetemp={folder / 'inner'}")
-    gc.freeze()  # what the outer run holds is no garbage; a fifth of the time goes into that
-    try:
-        with warnings.catch_warnings():
-            # A case that is broken on purpose, or given up, may leave a coroutine behind.
-            warnings.simplefilter("ignore", RuntimeWarning)
-            pytest.main([*off, *how, f"{__file__}::TestBroken"], plugins=[found])
-            gc.collect()
-    finally:
-        gc.unfreeze()
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        # A case that is broken on purpose, or given up, may leave a coroutine behind.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        pytest.main([*PLUGINS, *off, *how, f"{__file__}::TestBroken"], plugins=[found])
+        gc.collect()
     return found
 
 

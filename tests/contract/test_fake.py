@@ -1,6 +1,7 @@
 """The contract on the fake, in five shapes.
 
-The two that differ in their tier alone take one event loop each: no tier knows of loops.
+Those that differ in their tier or their latency alone take one event loop each: no tier knows of
+loops, and both loops have the virtual clock as it is in the first shape.
 """
 
 from __future__ import annotations
@@ -38,3 +39,4 @@ class TestSlow(FakeSuite):
     """Half a virtual second for everything."""
 
     latency = 0.5
+    loops = ("asyncio",)
