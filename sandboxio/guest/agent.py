@@ -536,7 +536,10 @@ def main() -> None:
     agent.watch(wake, select.EPOLLIN, children)
     os.umask(0o022)
     os.chdir("/")
-    agent.listen()
+    try:
+        agent.listen()
+    except OSError:  # no place in memory: a further link could not find the agent
+        os._exit(NO_PLACE)
     for fd in (0, 1):
         widen(fd)
     agent.begin(0, 1)
