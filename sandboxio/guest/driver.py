@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.lowlevel
 
 from sandboxio.core.errors import CapabilityNotSupported, LinkLost, SandboxError
 from sandboxio.guest import _link_verdicts as verdicts
@@ -116,6 +117,7 @@ class LinkCalls:
 
     async def open(self, *fields: bytes, data: bytes | None = None) -> Opened:
         """Open a channel; once more over another link, where nothing can have been heard."""
+        await anyio.lowlevel.checkpoint_if_cancelled()  # a request that fits awaits nothing
         link = await self.link()
         if fields[0] == b"exec" and fields[1].startswith(b"0:") and link.facts.get("root") != "1":
             raise verdicts.root_refused()
