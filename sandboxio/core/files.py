@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from collections.abc import AsyncGenerator, AsyncIterable
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing
 from functools import partial
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar, cast
 
 import anyio.lowlevel
 
-from sandboxio.core import patterns, requests, threads
+from sandboxio.core import host_files, patterns, requests, threads
 from sandboxio.core.errors import ConfigurationError, ExecutionTimeout, FileSystemError
 from sandboxio.core.mapping import Deadline, DeadlinePassed
 from sandboxio.core.models import Capability
@@ -21,6 +19,7 @@ from sandboxio.core.reading import SandboxFileReader
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
 
     from sandboxio.core.clock import Clock
     from sandboxio.core.driver import DriverSandbox
@@ -35,7 +34,6 @@ MAX_DOWNLOAD_BYTES = 16 * 1024 * 1024 * 1024
 """Most that `download()` writes to the host's disk."""
 TRANSFERS = Capability.FILESYSTEM | Capability.UPLOAD_DOWNLOAD
 _DOWNLOADS_AT_MOST = "download() writes at most 16 GiB."
-_BATCH = 1024 * 1024
 _LARGEST = 2**62
 
 
@@ -182,13 +180,13 @@ class SandboxFiles:
 
     async def upload(self, local: str | Path, remote: str) -> None:
         where = self._allowed("remote", remote, TRANSFERS)
-        place = _host_path(local)
+        place = host_files.host_path(local)
 
         async def act(record: OperationRecord) -> None:
-            async with _source(place) as file:
+            async with host_files.opened_source(place) as file:
                 status = os.fstat(file.fileno())
                 mode = (stat.S_IMODE(status.st_mode) & 0o755) | 0o644
-                async with aclosing(_pieces(file, status.st_size)) as source:
+                async with aclosing(host_files.pieces(file, status.st_size)) as source:
                     await self._driver.files.write(where, source, size=status.st_size, mode=mode)
                 record.bytes_in = status.st_size
 
@@ -196,13 +194,13 @@ class SandboxFiles:
 
     async def download(self, remote: str, local: str | Path) -> None:
         where = self._allowed("remote", remote, TRANSFERS)
-        place = _host_path(local)
+        place = host_files.host_path(local)
 
         async def act(record: OperationRecord) -> None:
             info = await self._driver.files.stat(where, follow=True)
             if info.kind == "file" and info.size > MAX_DOWNLOAD_BYTES:
                 raise _too_large(_DOWNLOADS_AT_MOST)
-            async with _new_file(place, info.mode & 0o755) as target:
+            async with host_files.new_file(place, info.mode & 0o755) as target:
                 sink = _Bounded(MAX_DOWNLOAD_BYTES, _DOWNLOADS_AT_MOST, target=target)
                 await self._driver.files.read(where, offset=0, length=None, sink=sink.add)
                 await sink.flush()
@@ -246,7 +244,7 @@ class _Bounded:
             raise _too_large(self._complaint)
         self.parts.append(piece)
         self._waiting += len(piece)
-        if self._target is not None and self._waiting >= _BATCH:
+        if self._target is not None and self._waiting >= host_files.BATCH:
             await self.flush()
 
     async def flush(self) -> None:
@@ -254,131 +252,11 @@ class _Bounded:
         target = self._target
         if target is not None:
             parts, self.parts, self._waiting = self.parts, [], 0
-            await threads.run(lambda: _put(target, parts))
+            await threads.run(lambda: host_files.put(target, parts))
 
 
 def _too_large(complaint: str) -> FileSystemError:
     return FileSystemError(complaint, hint="Use read(offset=, length=) for ranges.", outcome="done")
-
-
-def _put(target: IO[bytes], parts: list[bytes]) -> None:
-    try:
-        target.writelines(parts)
-        target.flush()
-    except OSError as exc:
-        raise _unwritable(target.name, exc) from exc
-
-
-@asynccontextmanager
-async def _source(local: Path) -> AsyncGenerator[IO[bytes]]:
-    """Yield a file of the host, open for reading."""
-    late: list[IO[bytes]] = []
-    file = await threads.run(
-        lambda: _kept(_open_source(local), late), late=lambda: _close_all(late)
-    )
-    with file:
-        yield file
-
-
-@asynccontextmanager
-async def _new_file(local: Path, mode: int) -> AsyncGenerator[IO[bytes]]:
-    """Yield a file that appears at `local`, whole, when the block succeeds, and never otherwise."""
-    late: list[IO[bytes]] = []
-    target = await threads.run(
-        lambda: _kept(_open_target(local), late), late=lambda: _discard_all(late)
-    )
-    try:
-        yield target
-        await threads.run(lambda: _publish(target, local, mode))
-    except BaseException:
-        _discard(target)
-        raise
-
-
-def _host_path(local: object) -> Path:
-    if not isinstance(local, str | Path):
-        raise ConfigurationError(f"local must be a path, not {type(local).__name__}.")
-    requests.text("local", str(local).encode(errors="surrogateescape").decode("latin-1"))
-    return Path(local)
-
-
-def _open_source(local: Path) -> IO[bytes]:
-    try:
-        status = local.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise ConfigurationError(f"local {str(local)!r} is not a regular file of this host.")
-        return local.open("rb")
-    except OSError as exc:
-        raise _unreadable(local, exc) from exc
-
-
-def _open_target(local: Path) -> IO[bytes]:
-    try:
-        if local.is_dir():
-            raise ConfigurationError(f"local {str(local)!r} is a directory of this host.")
-        return tempfile.NamedTemporaryFile(
-            dir=local.parent, prefix=f".{local.name[:32]}.", suffix=".part", delete=False
-        )
-    except OSError as exc:
-        raise _unwritable(local, exc) from exc
-
-
-def _publish(target: IO[bytes], local: Path, mode: int) -> None:
-    part = Path(target.name)
-    try:
-        target.close()
-        part.chmod(mode | stat.S_IRUSR | stat.S_IWUSR)
-        part.replace(local)
-    except OSError as exc:
-        raise _unwritable(local, exc) from exc
-
-
-def _unreadable(local: object, exc: OSError) -> ConfigurationError:
-    return ConfigurationError(f"local {str(local)!r} cannot be read on this host: {exc.strerror}.")
-
-
-def _unwritable(local: object, exc: OSError) -> ConfigurationError:
-    return ConfigurationError(
-        f"local {str(local)!r} cannot be written on this host: {exc.strerror}."
-    )
-
-
-def _kept(file: IO[bytes], kept: list[IO[bytes]]) -> IO[bytes]:
-    kept.append(file)
-    return file
-
-
-def _close_all(files: list[IO[bytes]]) -> None:
-    for file in files:
-        file.close()
-
-
-def _discard_all(files: list[IO[bytes]]) -> None:
-    """Dispose of a file whose operation was cancelled before it knew of it."""
-    for file in files:
-        _discard(file)
-
-
-def _discard(file: IO[bytes]) -> None:
-    with suppress(OSError):  # a full disk does not take what is left in the buffer either
-        file.close()
-    Path(file.name).unlink(missing_ok=True)
-
-
-async def _pieces(source: IO[bytes], size: int) -> AsyncGenerator[bytes]:
-    while size > 0:
-        piece = await threads.run(partial(_take, source, min(size, _BATCH)))
-        if not piece:
-            raise ConfigurationError("The local file became shorter while it was uploaded.")
-        size -= len(piece)
-        yield piece
-
-
-def _take(source: IO[bytes], size: int) -> bytes:
-    try:
-        return source.read(size)
-    except OSError as exc:
-        raise _unreadable(source.name, exc) from exc
 
 
 async def _one(payload: bytes) -> AsyncGenerator[bytes]:

@@ -73,7 +73,7 @@ def namespace() -> tuple[str, ...]:
     """A command that runs another one in a pid namespace of its own."""
     command = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
     if not shutil.which("unshare") or subprocess.run([*command, "true"], check=False).returncode:
-        pytest.skip("this user makes no pid namespaces")
+        pytest.skip(reason="this user makes no pid namespaces")
     return command
 
 

@@ -249,9 +249,7 @@ class CapsSuite(MetricsCases):
         self._skip_without_caps()
         found = await self.caps(sandbox)
         if found == type(found)():
-            pytest.skip(
-                "no cap can be read inside this sandbox; caps() of the suite may be overridden"
-            )
+            pytest.skip(reason="no cap can be read inside; caps() of the suite may be overridden")
         return found
 
     def _skip_without_caps(self) -> None:

@@ -32,9 +32,7 @@ class ReapingSuite(SuiteFixtures):
     def reapable(self, backend: Backend) -> ReapableBackend:
         """The backend, where it can list and remove what it made."""
         if not isinstance(backend, ReapableBackend):
-            pytest.skip(
-                reason=f"the {backend.name} backend has no list_managed() and kill_managed()"
-            )
+            pytest.skip(reason=f"{backend.name} has no list_managed() and kill_managed()")
         return backend
 
     @case("REAP-001")
