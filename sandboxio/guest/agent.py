@@ -16,6 +16,7 @@ import time
 
 from sandboxio.guest._agent_call import Call, Channel, widen
 from sandboxio.guest._agent_link import Link
+from sandboxio.guest._agent_loop import Loop
 from sandboxio.guest._agent_meters import OomKills, metrics
 from sandboxio.guest._agent_prepare import prepare
 from sandboxio.guest._agent_start import Command, Program, capset, drop, has_ctypes, noted
@@ -40,13 +41,11 @@ if TYPE_CHECKING:
     import socket
     from collections import deque
     from collections.abc import Callable
-    from heapq import heappop, heappush
     from typing import Any
 else:  # what they wrap is there already, and they take long to import
     import _signal as signal
     import _socket as socket
     from _collections import deque
-    from _heapq import heappop, heappush
 
 VERSION = b"1"
 NO_PLACE = 97
@@ -61,15 +60,11 @@ WORKERS = 8
 IDLE_SECONDS = 0.05
 
 
-class Agent:
-    """The loop, the processes and what bounds them."""
+class Agent(Loop):
+    """The links, the processes and what bounds them."""
 
     def __init__(self) -> None:
-        self.poll = select.epoll()
-        self.handlers: dict[int, Callable[[int, int], None]] = {}
-        self.masks: dict[int, int] = {}
-        self.timers: list[tuple[float, int, Callable[[], None]]] = []
-        self.order = 0
+        super().__init__()
         self.links: set[Link] = set()
         self.dirty: set[Link] = set()
         self.calls: dict[int, Call] = {}
@@ -94,53 +89,10 @@ class Agent:
         self.oom_kills = OomKills()
         self.listener: socket.socket | None = None
 
-    # The loop.
-
-    def watch(self, fd: int, events: int, handler: Callable[[int, int], None]) -> None:
-        self.handlers[fd] = handler
-        self.masks[fd] = events
-        self.poll.register(fd, events)
-
-    def change(self, fd: int, events: int) -> None:
-        if fd in self.masks and self.masks[fd] != events:
-            self.masks[fd] = events
-            self.poll.modify(fd, events)
-
-    def forget(self, fd: int) -> None:
-        if self.handlers.pop(fd, None) is not None:
-            self.masks.pop(fd, None)
-            with suppress(OSError):
-                self.poll.unregister(fd)
-
-    def later(self, seconds: float, act: Callable[[], None]) -> None:
-        self.order += 1
-        heappush(self.timers, (time.monotonic() + seconds, self.order, act))
-
-    def run(self) -> None:
-        before = time.monotonic()
-        while True:
-            for link in list(self.dirty):
-                link.flush()
-            self.dirty.clear()
-            wait = 1.0
-            if self.timers:
-                wait = min(wait, max(0.0, self.timers[0][0] - time.monotonic()))
-            for fd, events in self.poll.poll(wait, 64):
-                handler = self.handlers.get(fd)
-                if handler is not None:
-                    if not self.masks.get(fd) and events & (select.EPOLLHUP | select.EPOLLERR):
-                        self.idle_hangup(fd)
-                    handler(fd, events)
-            now = time.monotonic()
-            while self.timers and self.timers[0][0] <= now:
-                heappop(self.timers)[2]()
-            self.bound(now, min(now - before, 2.0))
-            before = now
-
-    def idle_hangup(self, fd: int) -> None:
-        """A descriptor that nobody wants to read has been hung up: it is not to wake us again."""
-        with suppress(OSError):
-            self.poll.modify(fd, select.EPOLLIN | select.EPOLLET)
+    def before_waiting(self) -> None:
+        for link in list(self.dirty):
+            link.flush()
+        self.dirty.clear()
 
     def bound(self, now: float, passed: float) -> None:
         """End the sandbox when its time, or the patience with no link at all, is over."""

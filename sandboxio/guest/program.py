@@ -7,7 +7,19 @@ from importlib.resources import files
 
 from sandboxio.guest._agent_warm import BOOT
 
-PARTS = ("wire", "trust", "start", "warm", "sweep", "call", "work", "link", "meters", "prepare")
+PARTS = (
+    "wire",
+    "loop",
+    "trust",
+    "start",
+    "warm",
+    "sweep",
+    "call",
+    "work",
+    "link",
+    "meters",
+    "prepare",
+)
 FILES = ("paths", "talk", "looking", "content", "trees", "files")
 """Parts that only the processes compile which work on files."""
 
