@@ -8,6 +8,8 @@ LOOP ?= asyncio
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
+# Hundreds of processes that tests start would each compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 
 BIN := $(VENV)/bin

@@ -79,13 +79,14 @@ class FakeFiles(Moving):
     ) -> None:
         await anyio.lowlevel.checkpoint()
         self._require_writable(path)
-        data = bytearray()
+        pieces: list[bytes] = []
         async for piece in source:
-            data += piece if size is None else piece[: size - len(data)]
+            pieces.append(piece)
             await anyio.lowlevel.checkpoint()
+        data = b"".join(pieces)[:size]
         if size is not None and len(data) < size:
             raise failure(FileSystemError, path, "the data arrived incomplete")
-        self._store(path, bytes(data))
+        self._store(path, data)
         if mode is not None:
             self._set_mode(path, mode)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HANG = 20
 """Real seconds after which a case is given up; on the virtual clock all have their patience."""
-SAMPLE = 6
+SAMPLE = 3
 """Cases that are run of an area to which a fault is nothing."""
 PLUGINS = ("-panyio", "-ppytest_timeout", "-psandboxio.testing.plugin")
 """What the cases need; to look for the plugins of all packages takes as long as some cases."""
@@ -89,7 +89,8 @@ def run(part: type[Part], folder: Path, *, whole: set[str], others: set[str]) ->
     """Run cases on a backend with that part, as pytest would; of `others` the first test each."""
     found = Outcomes(whole, others)
     TestBroken.part = part
-    off = ("-pno:cacheprovider", "-pno:faulthandler", "--assert=plain")  # it is rewritten already
+    # What is lost is looked for by the run around this one, and asserts are rewritten already.
+    off = ("-pno:cacheprovider", "-pno:faulthandler", "-pno:unraisableexception", "--assert=plain")
     how = ("-qq", "--tb=native", f"--timeout={HANG}", f"--basetemp={folder / 'inner'}")
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")

@@ -11,6 +11,7 @@ import pytest
 from sandboxio.core.errors import ConfigurationError
 from sandboxio.core.models import DEFAULT_MAX_OUTPUT_BYTES, Capability
 from sandboxio.testing.suite._case import case
+from sandboxio.testing.suite._stream_reading import numbers
 from sandboxio.testing.suite.fixtures import SuiteFixtures
 
 if TYPE_CHECKING:
@@ -201,4 +202,4 @@ class RunOutput(SuiteFixtures):
 
 
 def _numbers(last: int) -> str:
-    return "".join(f"{number}\n" for number in range(1, last + 1))
+    return numbers(last).decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import anyio
@@ -147,6 +148,7 @@ async def collected(proc: Process) -> tuple[bytes, bytes]:
     return bytes(out), bytes(err)
 
 
+@cache
 def numbers(last: int) -> bytes:
     """Return what `seq` writes."""
     return ("\n".join(map(str, range(1, last + 1))) + "\n").encode()

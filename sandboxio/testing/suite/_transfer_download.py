@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sandboxio.core.protocols import AsyncSandbox
 
 BOTH = Capability.UPLOAD_DOWNLOAD | Capability.RUN_COMMAND
-LARGE = 128 * 1024 * 1024
+LARGE = 64 * 1024 * 1024
 """So much that a transfer of it can be cancelled on its way."""
 
 
