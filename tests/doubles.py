@@ -87,6 +87,7 @@ class Play:
     output: tuple[OutputChunk, ...] = ()
     exit_code: int = 0
     failure: SandboxError | None = None
+    released: bool = False
     report: KillReport = field(default_factory=lambda: KillReport(complete=True))
     echo: bool = False
     """stdin comes back on stdout, and a write waits until its echo has been read."""
@@ -216,7 +217,8 @@ class DoubleChannel:
 
     async def wait(self) -> ExitStatus:
         await self._steps.at("wait")
-        return ExitStatus(self._play.exit_code, failure=self._play.failure)
+        play = self._play
+        return ExitStatus(play.exit_code, failure=play.failure, released=play.released)
 
     async def kill(self) -> KillReport:
         await self._steps.at("kill")

@@ -39,6 +39,8 @@ class ExitStatus:
     """Output was still coming when reading it was given up; it counts as truncated."""
     failure: SandboxError | None = None
     """Why the call ended, where the exit code does not say; it is raised instead of a result."""
+    released: bool = False
+    """The channel holds nothing on the host any more, so that nobody needs to close it."""
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,9 @@ class SandboxProcess:
         self._record: OperationRecord | None = None
         self._deadline: Deadline | None = None
         self._drained = False
-        self._reading, self._sending, self._ending = anyio.Lock(), anyio.Lock(), anyio.Lock()
+        self._reading = anyio.Lock(fast_acquire=True)
+        self._sending = anyio.Lock(fast_acquire=True)
+        self._ending = anyio.Lock()
         self._sends = set[anyio.CancelScope]()
         self._over = anyio.Event()
         self._reader: int | None = None
@@ -118,7 +120,8 @@ class SandboxProcess:
             await self._end()
         finally:
             channel, self._channel = self._channel, None
-            if channel is not None:
+            released = self._status is not None and self._status.released
+            if channel is not None and not released:
                 with suppress(SandboxError):
                     await within_grace(channel.aclose, self._clock)
 

@@ -98,7 +98,8 @@ class LinkExec:
         except RuleBroken as exc:
             await self._link.close(f"the agent broke its protocol: {exc}")
             raise LinkLost("The end of the call cannot be read.", outcome="unknown") from exc
-        return ExitStatus(end.exit_code, cut=end.cut, failure=await self._failure(end))
+        failure = await self._failure(end)
+        return ExitStatus(end.exit_code, cut=end.cut, failure=failure, released=True)
 
     async def _not_started(self, fields: list[bytes]) -> SandboxError:
         _, name, words = fields

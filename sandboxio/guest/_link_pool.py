@@ -55,7 +55,7 @@ class LinkPool:
         async with entry.opening:
             if entry.link is None or entry.link.lost is not None:
                 await self._forget()
-                entry.link = await Link.begin(await self._reconnect(), {})
+                entry.link = await Link.begin(await self._reconnect(), _instead_of(entry.link))
             return entry.link
 
     async def aclose(self) -> None:
@@ -86,6 +86,11 @@ async def _works(link: Link) -> bool:
         except LinkLost:
             return False
     return link.lost is None
+
+
+def _instead_of(lost: Link | None) -> dict[str, bytes]:
+    """Return what tells the agent that a link is lost: an engine that restarts may not."""
+    return {} if lost is None else {"instead": lost.name.encode("utf-8", "surrogateescape")}
 
 
 def _here() -> _Place:

@@ -139,11 +139,15 @@ class Agent(Loop):
     def greet(self, link: Link, fields: list[bytes]) -> list[bytes]:
         if len(fields) < 2 or fields[0] != NAME or number(fields[1]) < 1:
             raise Invalid
+        settings = {
+            name: value for name, _, value in (field.partition(b"=") for field in fields[2:])
+        }
         if not self.settings:
-            self.settings = {
-                name: value for name, _, value in (field.partition(b"=") for field in fields[2:])
-            }
+            self.settings = settings
             self.prepare()
+        for other in list(self.links):
+            if other is not link and other.name == settings.get(b"instead"):
+                other.close()
         return [NAME, VERSION, b"link=" + link.name] + self.facts
 
     def prepare(self) -> None:

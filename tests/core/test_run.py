@@ -40,6 +40,13 @@ async def test_a_result_holds_what_the_command_wrote(
     assert driver.log[-4:] == ["start", "receive", "wait", "aclose"]
 
 
+async def test_what_is_released_is_not_closed_again(sandbox: Sandbox, driver: DoubleDriver) -> None:
+    """A channel that holds nothing after its end costs no task that would close it."""
+    driver.play = Play(released=True)
+    assert (await sandbox.run(["x"])).ok
+    assert driver.log[-3:] == ["start", "receive", "wait"]
+
+
 async def test_a_silent_success_is_two_empty_texts(sandbox: Sandbox) -> None:
     """Nothing written is empty text, never None."""
     result = await sandbox.run_code("pass")

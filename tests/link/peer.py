@@ -110,6 +110,7 @@ class Peer:
         """The host's end."""
         self._decoder = frames.Decoder(frames.FROM_HOST)
         self._heard: list[frames.Frame] = []
+        self.hello: list[bytes] = []
 
     async def hear(self) -> frames.Frame:
         """Return the next frame, or piece of `DATA`, from the host."""
@@ -131,7 +132,7 @@ class Peer:
         await self.say(channel, frames.RESULT, frames.pack(fields or DONE))
 
     async def greet(self, facts: tuple[str, ...] = FACTS) -> None:
-        await self.expect(frames.HELLO)
+        self.hello = frames.unpack(await self.expect(frames.HELLO))
         fields = [frames.NAME, frames.VERSION, *(fact.encode() for fact in facts)]
         await self.say(0, frames.HELLO, frames.pack(fields))
 

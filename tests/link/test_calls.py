@@ -67,7 +67,7 @@ async def test_a_command() -> None:
         assert await channel.receive() == OutputChunk("stdout", b"out")
         assert await channel.receive() == OutputChunk("stderr", b"err")
         assert await channel.receive() is None
-        assert await channel.wait() == ExitStatus(3, cut=True)
+        assert await channel.wait() == ExitStatus(3, cut=True, released=True)
 
 
 async def test_stdin() -> None:
@@ -79,7 +79,7 @@ async def test_stdin() -> None:
         box.on_eof = succeed
         await channel.send(b"x" * 700_000)
         await channel.close_stdin()
-        assert await finished(channel) == (b"", ExitStatus(0))
+        assert await finished(channel) == (b"", ExitStatus(0, released=True))
         assert len(box.given[1]) == 700_000
         await channel.send(b"more")
         await channel.close_stdin()
@@ -91,7 +91,7 @@ async def test_code_in_the_warm_interpreter() -> None:
         box.on_eof = succeed
         text = "print(1)" + "#" * 900_000
         channel = await box.calls.start_code(source(text, env={"A": "b"}))
-        assert await finished(channel) == (b"", ExitStatus(0))
+        assert await finished(channel) == (b"", ExitStatus(0, released=True))
         request = await box.until_asked()
         assert request.service == b"code"
         assert request.fields[0:2] == [b"1000:1000:7,8", b"/work/"]
@@ -138,7 +138,7 @@ async def test_no_warm_interpreter_after_all() -> None:
         box.on_open = answering(code=(b"error", b"unsupported", b"not now"))
         box.on_eof = nothing
         channel = await box.calls.start_code(source())
-        assert await finished(channel) == (b"", ExitStatus(0))
+        assert await finished(channel) == (b"", ExitStatus(0, released=True))
         assert [request.service for request in box.asked] == [b"code", b"exec"]
 
 
@@ -215,7 +215,9 @@ async def test_killed_by_itself() -> None:
     """137 alone is an exit code like any other, as long as the sandbox is there."""
     async with world() as box:
         box.on_open = answering(exec=ended_with(b"137"))
-        assert (await finished(await box.calls.start(command())))[1] == ExitStatus(137)
+        assert (await finished(await box.calls.start(command())))[1] == ExitStatus(
+            137, released=True
+        )
         box.remove()
         with pytest.raises(SandboxGone):
             await finished(await box.calls.start(command()))

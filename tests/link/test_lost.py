@@ -119,6 +119,18 @@ async def test_a_silent_link_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> 
         assert len(box.agents) == 2
 
 
+async def test_a_later_link_names_the_one_that_is_lost() -> None:
+    """An agent that has not noticed the end of a link hears of it with the next one."""
+    async with world() as box:
+        box.on_open = succeed
+        await finished(await box.calls.start(command()))
+        await box.break_link()
+        await finished(await box.calls.start(command()))
+        first, second = (agent.peer.hello for agent in box.agents)
+        assert not any(field.startswith(b"instead=") for field in first)
+        assert b"instead=7.1" in second
+
+
 async def test_ending_a_call_whose_link_is_lost() -> None:
     """Over a new link, the agent is asked about the old one until nothing is left of it."""
     async with world() as box:

@@ -1,4 +1,4 @@
-"""An engine of the soak's own, which may be restarted and killed without harm to any other."""
+"""An engine of a test's own, which may be restarted and killed without harm to any other."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import docker
-from docker.errors import DockerException
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -24,11 +24,15 @@ _PAUSE = 0.1
 
 
 class PrivateEngine:
-    """A dockerd with folders of its own; needs root, and `dockerd` on the PATH."""
+    """A dockerd with folders of its own; needs root, and `dockerd` on the PATH.
 
-    def __init__(self, folder: Path) -> None:
+    With `keeps` its containers live on while it is restarted.
+    """
+
+    def __init__(self, folder: Path, *, keeps: bool = False) -> None:
         self.socket = str(folder / "docker.sock")
         self._folder = folder
+        self._options = ["--live-restore"] if keeps else []
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -55,6 +59,7 @@ class PrivateEngine:
                     *("--data-root", str(self._folder / "data")),
                     *("--exec-root", str(self._folder / "exec")),
                     *("--bridge", "none", "--iptables=false", "--ip-forward=false"),
+                    *self._options,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -121,18 +126,19 @@ class PrivateEngine:
                     os.kill(int(entry.parent.name), signal.SIGKILL)
 
     def _answers(self) -> bool:
-        try:
-            with contextlib.closing(docker.DockerClient(self.url, timeout=5)) as client:
-                return bool(client.ping())
-        except DockerException:
-            return False
+        with socket.socket(socket.AF_UNIX) as sock, contextlib.suppress(OSError):
+            sock.settimeout(5)
+            sock.connect(self.socket)
+            sock.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
+            return b" 200 " in sock.recv(64)
+        return False
 
 
 @contextlib.contextmanager
-def private_engine() -> Generator[PrivateEngine]:
+def private_engine(*, keeps: bool = False) -> Generator[PrivateEngine]:
     """Run an engine for the length of the block."""
     # Socket paths may have 108 bytes, so that the folder has a short name.
-    engine = PrivateEngine(Path(tempfile.mkdtemp(prefix="sbx-soak-")))
+    engine = PrivateEngine(Path(tempfile.mkdtemp(prefix="sbx-soak-")), keeps=keeps)
     try:
         engine.start()
         yield engine
