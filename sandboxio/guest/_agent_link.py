@@ -141,7 +141,8 @@ class Link:
             end = at + HEADER.size + length
             if len(self.buffer) < end:
                 break
-            payload = bytes(self.buffer[at + HEADER.size : end])
+            with memoryview(self.buffer) as view:
+                payload = bytes(view[at + HEADER.size : end])
             at = end
             self.said(channel, kind, payload)
             if self.gone:

@@ -14,6 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
+else:  # what it wraps is there already, and it takes long to import
+    import _socket as socket
 
 PIECE = 64 * 1024
 
@@ -29,7 +31,6 @@ class Talk:
         self.sock = sock
         self.channel = 0
         self.base = b"/"
-        self.incoming = bytearray()
         self.steps = 0
 
     def frame(self) -> tuple[int, int, bytes]:
@@ -37,24 +38,27 @@ class Talk:
         return channel, word >> 24, self.exactly(word & 0xFFFFFF)
 
     def exactly(self, size: int) -> bytes:
-        while len(self.incoming) < size:
-            piece = self.sock.recv(max(PIECE, size - len(self.incoming)))
+        """Return so many bytes, which mostly come in one piece: then nothing is copied."""
+        taken = self.sock.recv(size, socket.MSG_WAITALL) if size else b""
+        while len(taken) < size:
+            piece = self.sock.recv(size - len(taken), socket.MSG_WAITALL)
             if not piece:
                 os._exit(0)
-            self.incoming += piece
-        taken = bytes(self.incoming[:size])
-        del self.incoming[:size]
+            taken += piece
         return taken
 
     def send(self, kind: int, payload: bytes) -> None:
-        self.sock.sendall(header(self.channel, kind, len(payload)))
-        if payload:
-            self.sock.sendall(payload)
+        head = header(self.channel, kind, len(payload))
+        sent = self.sock.sendmsg([head, payload])
+        if sent < len(head):
+            self.sock.sendall(head[sent:])
+        if sent < len(head) + len(payload):
+            self.sock.sendall(memoryview(payload)[max(0, sent - len(head)) :])
 
     def give(self, data: bytes) -> None:
         self.look()
         for at in range(0, len(data), PIECE):
-            self.send(DATA, data[at : at + PIECE])
+            self.send(DATA, data if len(data) <= PIECE else data[at : at + PIECE])
 
     def look(self) -> None:
         """Notice, between steps, that the operation was ended."""

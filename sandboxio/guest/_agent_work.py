@@ -32,6 +32,7 @@ else:  # what they wrap is there already, and they take long to import
     import _socket as socket
     from _collections import deque
 
+BATCH = 64
 WORKER_SECONDS = 2.0
 MORE = 768 * 1024
 """Credit for an operation that is being carried out, beyond what every channel begins with."""
@@ -108,28 +109,34 @@ class Worker:
         work.begin(self)
 
     def send(self, channel: int, kind: int, payload: bytes) -> None:
-        self.out.append(memoryview(header(channel, kind, len(payload)) + payload))
-        self.credits.append((self.work, len(payload) if kind == DATA else 0))
+        self.out.append(memoryview(header(channel, kind, len(payload))))
+        self.credits.append((None, 0))
+        if payload:
+            self.out.append(memoryview(payload))
+            self.credits.append((self.work, len(payload) if kind == DATA else 0))
         self.flush()
 
     def flush(self) -> None:
         try:
             while self.out:
-                sent = self.sock.send(self.out[0])
-                rest = self.out[0][sent:]
-                if rest:
-                    self.out[0] = rest
-                    break
-                self.out.popleft()
-                work, credit = self.credits.popleft()
-                if work is not None:
-                    work.give_back(credit)
+                batch = [self.out[i] for i in range(min(len(self.out), BATCH))]
+                self.drop(self.sock.sendmsg(batch))
         except BlockingIOError:
             pass
         except OSError:
             self.gone()
             return
         self.refresh()
+
+    def drop(self, sent: int) -> None:
+        """Forget what has been sent, and give credit for what was sent whole."""
+        while self.out and sent >= len(self.out[0]):
+            sent -= len(self.out.popleft())
+            work, credit = self.credits.popleft()
+            if work is not None:
+                work.give_back(credit)
+        if sent:
+            self.out[0] = self.out[0][sent:]
 
     def refresh(self) -> None:
         """Go on with what has been read already, then with what has not."""
@@ -166,7 +173,8 @@ class Worker:
             end = HEADER.size + (word & 0xFFFFFF)
             if len(self.buffer) < end:
                 break
-            payload = bytes(self.buffer[HEADER.size : end])
+            with memoryview(self.buffer) as view:
+                payload = bytes(view[HEADER.size : end])
             del self.buffer[:end]
             self.said(channel, word >> 24, payload)
 
