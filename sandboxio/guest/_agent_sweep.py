@@ -26,7 +26,9 @@ UNSURE = 4
 class Look:
     """What one reading of `/proc` found."""
 
-    def __init__(self, group: int) -> None:
+    def __init__(self, group: int, until: float = 0.0) -> None:
+        """Give up at `until`, unless that is 0: a storm lets the agent have no time and memory."""
+        self.partial = False
         self.members: list[int] = []
         self.ended: set[int] = set()
         """Members that were waited for by nobody yet: a moment before they may have forked."""
@@ -37,6 +39,9 @@ class Look:
         for name in os.listdir("/proc"):
             if name.isdigit():
                 self.read(int(name), mark)
+            if until and time.monotonic() > until:
+                self.partial = True
+                break
 
     def read(self, pid: int, mark: bytes) -> None:
         status = status_of(pid)
@@ -78,9 +83,9 @@ def sweep(group: int, reap: Callable[[], None]) -> bool:
     quiet = unsure = 0
     ended: set[int] = set()
     while quiet < 2:
-        look = Look(group)
+        look = Look(group, until if os.getpid() == 1 else 0.0)
         kill(look.members)
-        if not (look.members or look.vanished or look.ended - ended):
+        if not (look.partial or look.members or look.vanished or look.ended - ended):
             quiet += 1
             continue
         quiet, ended = 0, look.ended
@@ -105,7 +110,8 @@ def kill(pids: list[int]) -> None:
 def kill_standing(group: int, stopped: set[int]) -> bool:
     """Kill while nothing moves: the kernel sends to all, and lets no fork come between.
 
-    `stopped` are those who stay so. True when there was nobody to kill, nor can be any more.
+    `stopped` are those who stay so; in a storm there is no time to find all of them. True when
+    there was nobody to kill, nor can be any more.
     """
     if os.getpid() != 1:
         return False
