@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from sandboxio.core.models import PartialOutput as PartialOutput
     from sandboxio.core.models import Resources as Resources
     from sandboxio.core.models import RichOutput as RichOutput
+    from sandboxio.core.models import TreeTransfer as TreeTransfer
     from sandboxio.core.registry import register as register
     from sandboxio.core.registry import unregister as unregister
     from sandboxio.core.sync import SyncSandbox as SyncSandbox
@@ -80,7 +81,7 @@ _HOMES = {
     ),
     "sandboxio.core.models": (
         "Capability ExecResult FileInfo ManagedSandbox Metrics NetworkPolicy OutputChunk "
-        "PartialOutput Resources RichOutput"
+        "PartialOutput Resources RichOutput TreeTransfer"
     ),
     "sandboxio.core.registry": "register unregister",
     "sandboxio.core.sync": "SyncSandbox",

@@ -7,23 +7,22 @@ import stat
 from collections.abc import AsyncGenerator, AsyncIterable
 from contextlib import aclosing
 from functools import partial
-from typing import IO, TYPE_CHECKING, TypeVar, cast
+from typing import IO, TYPE_CHECKING, TypeVar
 
-import anyio.lowlevel
-
-from sandboxio.core import host_files, patterns, requests, threads
+from sandboxio.core import file_arguments as arguments
+from sandboxio.core import host_files, patterns, requests, threads, trees
 from sandboxio.core.errors import ConfigurationError, ExecutionTimeout, FileSystemError
 from sandboxio.core.mapping import Deadline, DeadlinePassed
 from sandboxio.core.models import Capability
 from sandboxio.core.reading import SandboxFileReader
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from sandboxio.core.clock import Clock
     from sandboxio.core.driver import DriverSandbox
-    from sandboxio.core.models import FileInfo
+    from sandboxio.core.models import FileInfo, TreeTransfer
     from sandboxio.core.record import OperationRecord, Recorder
 
 T = TypeVar("T")
@@ -33,8 +32,7 @@ MAX_READ_BYTES = 256 * 1024 * 1024
 MAX_DOWNLOAD_BYTES = 16 * 1024 * 1024 * 1024
 """Most that `download()` writes to the host's disk."""
 TRANSFERS = Capability.FILESYSTEM | Capability.UPLOAD_DOWNLOAD
-_DOWNLOADS_AT_MOST = "download() writes at most 16 GiB."
-_LARGEST = 2**62
+_DOWNLOADS_AT_MOST = "A download writes at most 16 GiB."
 
 
 class SandboxFiles:
@@ -55,7 +53,7 @@ class SandboxFiles:
 
     async def read(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
         where = self._allowed("path", path)
-        start, count = _range(offset, length)
+        start, count = arguments.byte_range(offset, length)
         most = MAX_READ_BYTES if count is None else min(count, MAX_READ_BYTES)
         pieces = _Bounded(most, "read() got more than it asked for, or more than 256 MiB.")
 
@@ -68,11 +66,11 @@ class SandboxFiles:
 
     async def write(self, path: str, data: bytes | str, *, mode: int | None = None) -> None:
         where = self._allowed("path", path)
-        payload = _payload(data)
-        bits = _mode(mode)
+        payload = arguments.payload(data)
+        bits = arguments.mode_bits(mode)
 
         async def act(record: OperationRecord) -> None:
-            async with aclosing(_one(payload)) as source:
+            async with aclosing(arguments.one_piece(payload)) as source:
                 await self._driver.files.write(where, source, size=len(payload), mode=bits)
             record.bytes_in = len(payload)
 
@@ -87,12 +85,12 @@ class SandboxFiles:
         mode: int | None = None,
     ) -> None:
         where = self._allowed("path", path)
-        expected = None if size is None else _whole_number("size", size)
-        bits = _mode(mode)
-        given = _chunks(chunks)
+        expected = None if size is None else arguments.whole_number("size", size)
+        bits = arguments.mode_bits(mode)
+        given = arguments.chunk_source(chunks)
 
         async def act(record: OperationRecord) -> None:
-            async with aclosing(_counted(given, expected, record)) as source:
+            async with aclosing(arguments.counted(given, expected, record)) as source:
                 await self._driver.files.write(where, source, size=expected, mode=bits)
 
         try:
@@ -105,7 +103,7 @@ class SandboxFiles:
         self, path: str, *, offset: int = 0, length: int | None = None
     ) -> SandboxFileReader:
         where = self._allowed("path", path)
-        start, count = _range(offset, length)
+        start, count = arguments.byte_range(offset, length)
 
         return SandboxFileReader(
             partial(self._driver.files.read, where, offset=start, length=count),
@@ -159,7 +157,7 @@ class SandboxFiles:
 
     async def chmod(self, path: str, mode: int) -> None:
         where = self._allowed("path", path)
-        bits = _mode(mode)
+        bits = arguments.mode_bits(mode)
         if bits is None:
             raise ConfigurationError("mode must be permission bits between 0 and 0o777.")
         await self._operation("file_chmod", where, lambda _: self._driver.files.chmod(where, bits))
@@ -168,10 +166,10 @@ class SandboxFiles:
         self, path: str, old: bytes | str, new: bytes | str, *, count: int | None = 1
     ) -> int:
         where = self._allowed("path", path)
-        before, after = _payload(old, "old"), _payload(new, "new")
+        before, after = arguments.payload(old, "old"), arguments.payload(new, "new")
         if not before:
             raise ConfigurationError("old must not be empty.")
-        wanted = None if count is None else _whole_number("count", count, least=1)
+        wanted = None if count is None else arguments.whole_number("count", count, least=1)
         return await self._operation(
             "file_edit",
             where,
@@ -183,12 +181,7 @@ class SandboxFiles:
         place = host_files.host_path(local)
 
         async def act(record: OperationRecord) -> None:
-            async with host_files.opened_source(place) as file:
-                status = os.fstat(file.fileno())
-                mode = (stat.S_IMODE(status.st_mode) & 0o755) | 0o644
-                async with aclosing(host_files.pieces(file, status.st_size)) as source:
-                    await self._driver.files.write(where, source, size=status.st_size, mode=mode)
-                record.bytes_in = status.st_size
+            record.bytes_in = await self._send(place, where)
 
         await self._operation("file_upload", where, act)
 
@@ -200,13 +193,71 @@ class SandboxFiles:
             info = await self._driver.files.stat(where, follow=True)
             if info.kind == "file" and info.size > MAX_DOWNLOAD_BYTES:
                 raise _too_large(_DOWNLOADS_AT_MOST)
-            async with host_files.new_file(place, info.mode & 0o755) as target:
-                sink = _Bounded(MAX_DOWNLOAD_BYTES, _DOWNLOADS_AT_MOST, target=target)
-                await self._driver.files.read(where, offset=0, length=None, sink=sink.add)
-                await sink.flush()
-            record.bytes_out = sink.size
+            record.bytes_out = await self._fetch(where, place, info.mode, MAX_DOWNLOAD_BYTES)
 
         await self._operation("file_download", where, act)
+
+    async def upload_dir(
+        self,
+        local: str | Path,
+        remote: str,
+        *,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+    ) -> TreeTransfer:
+        where = self._allowed("remote", remote, TRANSFERS)
+        top = host_files.host_path(local)
+        wanted = trees.Selection(include, exclude)
+
+        async def act(record: OperationRecord) -> TreeTransfer:
+            async def send(place: Path, inside: str) -> int:
+                size = await self._send(place, inside)
+                record.bytes_in += size
+                return size
+
+            return await trees.upload(self._driver.files, top, where, wanted, send)
+
+        return await self._operation("dir_upload", where, act)
+
+    async def download_dir(
+        self,
+        remote: str,
+        local: str | Path,
+        *,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+    ) -> TreeTransfer:
+        where = self._allowed("remote", remote, TRANSFERS)
+        top = host_files.host_path(local)
+        wanted = trees.Selection(include, exclude)
+
+        async def act(record: OperationRecord) -> TreeTransfer:
+            async def fetch(inside: str, place: Path, mode: int) -> int:
+                left = MAX_DOWNLOAD_BYTES - record.bytes_out
+                size = await self._fetch(inside, place, mode, left)
+                record.bytes_out += size
+                return size
+
+            return await trees.download(self._driver.files, where, top, wanted, fetch)
+
+        return await self._operation("dir_download", where, act)
+
+    async def _send(self, place: Path, where: str) -> int:
+        """Copy a file of the host, and return its size."""
+        async with host_files.opened_source(place) as file:
+            status = os.fstat(file.fileno())
+            mode = (stat.S_IMODE(status.st_mode) & 0o755) | 0o644
+            async with aclosing(host_files.pieces(file, status.st_size)) as source:
+                await self._driver.files.write(where, source, size=status.st_size, mode=mode)
+        return status.st_size
+
+    async def _fetch(self, where: str, place: Path, mode: int, limit: int) -> int:
+        """Copy a file of the sandbox, and return its size."""
+        async with host_files.new_file(place, mode & 0o755) as target:
+            sink = _Bounded(limit, _DOWNLOADS_AT_MOST, target=target)
+            await self._driver.files.read(where, offset=0, length=None, sink=sink.add)
+            await sink.flush()
+        return sink.size
 
     def _allowed(self, name: str, path: str, needs: Capability = Capability.FILESYSTEM) -> str:
         """Return the path of an operation, if the sandbox declares what it takes."""
@@ -257,59 +308,3 @@ class _Bounded:
 
 def _too_large(complaint: str) -> FileSystemError:
     return FileSystemError(complaint, hint="Use read(offset=, length=) for ranges.", outcome="done")
-
-
-async def _one(payload: bytes) -> AsyncGenerator[bytes]:
-    await anyio.lowlevel.checkpoint()
-    if payload:
-        yield payload
-
-
-async def _counted(
-    chunks: AsyncIterator[bytes], size: int | None, record: OperationRecord
-) -> AsyncGenerator[bytes]:
-    """Yield the caller's chunks, as far as they are what was promised."""
-    async for chunk in chunks:
-        if not isinstance(chunk, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"chunks must be bytes, not {type(chunk).__name__}.")
-        record.bytes_in += len(chunk)
-        if size is not None and record.bytes_in > size:
-            raise FileSystemError(f"chunks are more than size={size} bytes.", outcome="done")
-        if chunk:
-            yield chunk
-
-
-def _chunks(chunks: object) -> AsyncIterator[bytes]:
-    if not isinstance(chunks, AsyncIterable):
-        raise ConfigurationError(
-            f"chunks must be an async iterable of bytes, not {type(chunks).__name__}.",
-            hint="Pass what is in memory to write(), and a file of this host to upload().",
-        )
-    return aiter(cast("AsyncIterable[bytes]", chunks))
-
-
-def _payload(data: object, name: str = "data") -> bytes:
-    if isinstance(data, bytes):
-        return data
-    if isinstance(data, str):
-        return requests.input_bytes(data) or b""
-    raise ConfigurationError(f"{name} must be bytes or text, not {type(data).__name__}.")
-
-
-def _mode(mode: object) -> int | None:
-    if mode is None:
-        return None
-    if isinstance(mode, bool) or not isinstance(mode, int) or not 0 <= mode <= 0o777:
-        raise ConfigurationError("mode must be permission bits between 0 and 0o777.")
-    return mode
-
-
-def _range(offset: object, length: object) -> tuple[int, int | None]:
-    start = _whole_number("offset", offset)
-    return start, None if length is None else _whole_number("length", length)
-
-
-def _whole_number(name: str, value: object, *, least: int = 0) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _LARGEST:
-        raise ConfigurationError(f"{name} must be a whole number between {least} and 2**62.")
-    return value

@@ -203,6 +203,23 @@ class FileInfo:
 
 
 @dataclass(frozen=True)
+class TreeTransfer:
+    """What `upload_dir()` or `download_dir()` copied.
+
+    Example:
+        >>> TreeTransfer(files=2, size=100).skipped
+        ()
+    """
+
+    files: int
+    """Regular files; directories are not counted."""
+    size: int
+    """Bytes of their content."""
+    skipped: tuple[str, ...] = ()
+    """What is neither file nor directory, by its path below the top: links, sockets, devices."""
+
+
+@dataclass(frozen=True)
 class Metrics:
     """What a sandbox uses at one moment. No number is negative.
 

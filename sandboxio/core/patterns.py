@@ -95,6 +95,15 @@ def parse(pattern: str) -> Pattern:
     )
 
 
+def whole(pattern: str) -> Pattern:
+    """Return a pattern that is compared with all names of a path, wildcard or none."""
+    parts = [part for part in pattern.split("/") if part not in ("", ".")]
+    if parts and parts[-1] == _ANY:
+        parts.append("*")
+    compiled = tuple(None if part == _ANY else _compiled(part) for part in parts)
+    return Pattern(prefix=".", parts=compiled, folders=pattern.endswith("/"))
+
+
 def _is_magic(part: str) -> bool:
     return any(sign in part for sign in "*?[")
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         NetworkPolicy,
         OutputChunk,
         Resources,
+        TreeTransfer,
     )
     from sandboxio.core.tiers import IsolationTier
 
@@ -299,6 +300,49 @@ class AsyncFileSystem(Protocol):
 
         Its mode is the one inside, at most 0755, and writable by its owner. At most 16 GiB.
         On failure nothing is left at `local`.
+        """
+        ...
+
+    async def upload_dir(
+        self,
+        local: str | Path,
+        remote: str,
+        *,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+    ) -> TreeTransfer:
+        """Copy what is in a directory of the host into a directory of the sandbox.
+
+        `remote` is made if it is missing, parents too; what is there already stays, and files of
+        the same name are replaced as by `upload()`. Links are not followed and not copied: they
+        are in `skipped`. `include` and `exclude` are patterns as of `glob()`, of paths below
+        `local`; a directory that matches stands for all that is in it. Without `include`
+        everything is wanted, and `exclude` has the last word. At most 100,000 entries. Each file
+        appears whole; on failure those before it stay.
+
+        Example:
+            await sb.files.upload_dir("src", "work/src", exclude=("**/__pycache__",))
+        """
+        ...
+
+    async def download_dir(
+        self,
+        remote: str,
+        local: str | Path,
+        *,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+    ) -> TreeTransfer:
+        """Copy what is in a directory of the sandbox into a directory of the host.
+
+        `local` is made if it is missing, parents too. Nothing is written but directories and
+        regular files below it, with modes as of `download()`: links are in `skipped`, a link of
+        the host on the way is refused, and so is a name that no file of this host can have, or
+        two that it takes for one. `include` and `exclude` are as of `upload_dir()`. At most
+        16 GiB together. Each file appears whole; on failure those before it stay.
+
+        Example:
+            await sb.files.download_dir("results", "out", include=("**/*.csv",))
         """
         ...
 

@@ -10,12 +10,12 @@ from sandboxio.core import threads
 from sandboxio.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
     from pathlib import Path
     from types import TracebackType
     from typing import Self
 
-    from sandboxio.core.models import FileInfo
+    from sandboxio.core.models import FileInfo, TreeTransfer
     from sandboxio.core.portal import Portal
     from sandboxio.core.protocols import AsyncFileSystem, FileReader
 
@@ -86,6 +86,30 @@ class SyncFileSystem:
 
     def download(self, remote: str, local: str | Path) -> None:
         self._portal.call(lambda: self._files.download(remote, local))
+
+    def upload_dir(
+        self,
+        local: str | Path,
+        remote: str,
+        *,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+    ) -> TreeTransfer:
+        return self._portal.call(
+            lambda: self._files.upload_dir(local, remote, include=include, exclude=exclude)
+        )
+
+    def download_dir(
+        self,
+        remote: str,
+        local: str | Path,
+        *,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+    ) -> TreeTransfer:
+        return self._portal.call(
+            lambda: self._files.download_dir(remote, local, include=include, exclude=exclude)
+        )
 
 
 class SyncFileReader:

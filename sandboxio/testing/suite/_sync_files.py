@@ -13,6 +13,7 @@ from sandboxio.testing.suite.fixtures import SuiteFixtures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from sandboxio.core.sync import SyncSandbox
 
@@ -68,6 +69,16 @@ class SyncFileCases(SuiteFixtures):
             with pytest.raises(ConfigurationError, match="chunks"):
                 write("f", chunks)
         assert blocking.files.ls() == []
+
+    @case("SYNC-032", needs=Capability.UPLOAD_DOWNLOAD, area=AREA)
+    def test_sync_trees(self, blocking: SyncSandbox, tmp_path: Path) -> None:
+        """Directories go up and down in blocking code as in other."""
+        (tmp_path / "local" / "d").mkdir(parents=True)
+        (tmp_path / "local" / "d" / "f").write_text("x")
+        up = blocking.files.upload_dir(tmp_path / "local", "t", exclude=("absent",))
+        down = blocking.files.download_dir("t", tmp_path / "back", include=("d",))
+        assert (up, (down.files, down.size)) == (down, (1, 1))
+        assert (tmp_path / "back" / "d" / "f").read_text() == "x"
 
     @case("SYNC-031", area=AREA)
     def test_sync_metrics(self, blocking: SyncSandbox) -> None:

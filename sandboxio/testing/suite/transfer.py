@@ -22,6 +22,7 @@ from sandboxio.testing.suite._case import case
 from sandboxio.testing.suite._files_names import octal
 from sandboxio.testing.suite._files_tree import SOON
 from sandboxio.testing.suite._transfer_download import LARGE, Downloads, host_umask, names
+from sandboxio.testing.suite._transfer_trees import Trees
 from sandboxio.testing.suite.files import EVERY_BYTE, LINES, numbered_lines
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ TRANSFER = Capability.UPLOAD_DOWNLOAD
 BOTH = Capability.UPLOAD_DOWNLOAD | Capability.RUN_COMMAND
 
 
-class TransferSuite(Downloads):
-    """Cases of `upload()` and of both ways; those of `download()` alone are inherited."""
+class TransferSuite(Downloads, Trees):
+    """Cases of `upload()` and of both ways; those of `download()` and of trees are inherited."""
 
     @case("XFER-001", needs=BOTH)
     async def test_transfer_upload_is_exact(self, sandbox: AsyncSandbox, tmp_path: Path) -> None:
