@@ -20,10 +20,11 @@ ON_ENGINE = SANDBOXIO_REQUIRE_ENGINE=1 SANDBOXIO_TEST_IMAGE="$$(dev/image --prin
 	dev/no-leftovers $(BIN)/python -m pytest
 say = @printf '%s\n' "$@: $(1)"
 
-.PHONY: help engine image demo check test test-examples test-docker soak bench wheel clean
+.PHONY: help engine image demo check test test-units test-contract test-examples test-docker test-docker-units \
+	test-docker-contract soak bench wheel clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@printf '\n%s\n' "Variables: PYTHON=$(PYTHON) VENV=$(VENV) ARGS='extra arguments for pytest'"
 
 $(INSTALLED): pyproject.toml dev/venv
@@ -52,9 +53,13 @@ check: $(INSTALLED) ## lint, formatting and types
 		$(BIN)/pyright --pythonpath $(BIN)/python || failed+=" pyright"; \
 		if [ -n "$$failed" ]; then echo "check: failed:$$failed"; exit 1; fi
 
-test: $(INSTALLED) ## run the tests that need no engine
+test: test-units test-contract ## run the tests that need no engine
+
+test-units: $(INSTALLED) ## run those of them that are not the contract suite
 	$(call say,running the tests that need no engine)
 	@$(BIN)/python -m pytest -m "not docker" -n 2 --ignore=tests/contract $(ARGS)
+
+test-contract: $(INSTALLED) ## run the contract suite on the fakes
 	$(call say,running the contract suite on the fakes)
 	@$(BIN)/python -m pytest -m "not docker" -n 2 tests/contract $(ARGS)
 
@@ -62,9 +67,13 @@ test-examples: $(INSTALLED) ## run the contract suite on the adapter of the guid
 	$(call say,running the contract suite on the adapter of the guide$(,) which mostly waits)
 	@$(BIN)/python -m pytest -n 4 examples/test_local_adapter.py $(ARGS)
 
-test-docker: engine image $(INSTALLED) ## run the tests in real sandboxes; fail when a container is left
+test-docker: test-docker-units test-docker-contract ## run the tests in real sandboxes
+
+test-docker-units: engine image $(INSTALLED) ## run those of them that are not the contract suite
 	$(call say,running the tests that need an engine)
 	@$(ON_ENGINE) -m docker --ignore=tests/contract $(ARGS)
+
+test-docker-contract: engine image $(INSTALLED) ## run the contract suite on a real engine
 	$(call say,running the contract suite on a real engine)
 	@SBX_TEARDOWN_GRACE=20 $(ON_ENGINE) -m docker -n 2 tests/contract $(ARGS)
 
