@@ -11,6 +11,8 @@ SHELL := /bin/bash
 # Hundreds of processes that tests start would each compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
+# Two suites at once would each count the other's sandboxes as left over.
+.NOTPARALLEL:
 
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed

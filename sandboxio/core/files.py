@@ -10,11 +10,12 @@ from functools import partial
 from typing import IO, TYPE_CHECKING, TypeVar
 
 from sandboxio.core import file_arguments as arguments
-from sandboxio.core import host_files, patterns, requests, threads, trees
+from sandboxio.core import host_files, host_trees, patterns, requests, threads, trees
 from sandboxio.core.errors import ConfigurationError, ExecutionTimeout, FileSystemError
 from sandboxio.core.mapping import Deadline, DeadlinePassed
 from sandboxio.core.models import Capability
 from sandboxio.core.reading import SandboxFileReader
+from sandboxio.core.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from sandboxio.core.clock import Clock
     from sandboxio.core.driver import DriverSandbox
+    from sandboxio.core.host_trees import Names
     from sandboxio.core.models import FileInfo, TreeTransfer
     from sandboxio.core.record import OperationRecord, Recorder
 
@@ -181,7 +183,7 @@ class SandboxFiles:
         place = host_files.host_path(local)
 
         async def act(record: OperationRecord) -> None:
-            record.bytes_in = await self._send(place, where)
+            record.bytes_in = await self._send(partial(host_files.open_source, place), where)
 
         await self._operation("file_upload", where, act)
 
@@ -207,11 +209,11 @@ class SandboxFiles:
     ) -> TreeTransfer:
         where = self._allowed("remote", remote, TRANSFERS)
         top = host_files.host_path(local)
-        wanted = trees.Selection(include, exclude)
+        wanted = Selection(include, exclude)
 
         async def act(record: OperationRecord) -> TreeTransfer:
-            async def send(place: Path, inside: str) -> int:
-                size = await self._send(place, inside)
+            async def send(names: Names, inside: str) -> int:
+                size = await self._send(partial(host_trees.opened, top, names), inside)
                 record.bytes_in += size
                 return size
 
@@ -229,7 +231,7 @@ class SandboxFiles:
     ) -> TreeTransfer:
         where = self._allowed("remote", remote, TRANSFERS)
         top = host_files.host_path(local)
-        wanted = trees.Selection(include, exclude)
+        wanted = Selection(include, exclude)
 
         async def act(record: OperationRecord) -> TreeTransfer:
             async def fetch(inside: str, place: Path, mode: int) -> int:
@@ -242,9 +244,9 @@ class SandboxFiles:
 
         return await self._operation("dir_download", where, act)
 
-    async def _send(self, place: Path, where: str) -> int:
+    async def _send(self, opener: Callable[[], IO[bytes]], where: str) -> int:
         """Copy a file of the host, and return its size."""
-        async with host_files.opened_source(place) as file:
+        async with host_files.opened_source(opener) as file:
             status = os.fstat(file.fileno())
             mode = (stat.S_IMODE(status.st_mode) & 0o755) | 0o644
             async with aclosing(host_files.pieces(file, status.st_size)) as source:

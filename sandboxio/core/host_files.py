@@ -13,7 +13,7 @@ from sandboxio.core import requests, threads
 from sandboxio.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
 BATCH = 1024 * 1024
 """Bytes that are read or written at once: each time costs a change of thread."""
@@ -28,12 +28,10 @@ def put(target: IO[bytes], parts: list[bytes]) -> None:
 
 
 @asynccontextmanager
-async def opened_source(local: Path) -> AsyncGenerator[IO[bytes]]:
-    """Yield a file of the host, open for reading."""
+async def opened_source(opener: Callable[[], IO[bytes]]) -> AsyncGenerator[IO[bytes]]:
+    """Yield a file of the host, opened for reading in a thread."""
     late: list[IO[bytes]] = []
-    file = await threads.run(
-        lambda: _kept(_open_source(local), late), late=lambda: _close_all(late)
-    )
+    file = await threads.run(lambda: _kept(opener(), late), late=lambda: _close_all(late))
     with file:
         yield file
 
@@ -60,7 +58,7 @@ def host_path(local: object) -> Path:
     return Path(local)
 
 
-def _open_source(local: Path) -> IO[bytes]:
+def open_source(local: Path) -> IO[bytes]:
     try:
         status = local.stat()
         if not stat.S_ISREG(status.st_mode):

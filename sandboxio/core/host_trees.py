@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+import unicodedata
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from sandboxio.core.errors import ConfigurationError, FileSystemError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from sandboxio.core.selection import Selection, Spot
 
 MAX_ENTRIES = 100_000
 """Most entries of a directory of the host that is uploaded: their list is held in memory."""
 Names = tuple[str, ...]
 """The way from the top of a tree to something in it."""
 _NOT_ON_WINDOWS = frozenset('<>:"\\|?*')
-_PORTS = (f"{port}{number}" for port in ("COM", "LPT") for number in range(1, 10))
-_DEVICES = frozenset(("CON", "PRN", "AUX", "NUL", *_PORTS))
+_PORTS = (f"{port}{number}" for port in ("COM", "LPT") for number in "123456789¹²³")
+_DEVICES = frozenset(("CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", *_PORTS))
 _WINDOWS: bool = os.name == "nt"
-_FOLDS_CASE: bool = sys.platform in ("win32", "darwin")
+_FOLDS_NAMES: bool = sys.platform in ("win32", "darwin")
+_LINK_TAGS = (0xA000000C, 0xA0000003)
+"""Of symbolic links and of junctions, as Windows has them."""
 
 
 class HostEntry(NamedTuple):
@@ -31,39 +36,83 @@ class HostEntry(NamedTuple):
     is_file: bool
 
 
-def listed(top: Path) -> list[HostEntry]:
-    """List what is below a directory, parents first; links are not followed."""
+def listed(top: Path, wanted: Selection) -> list[HostEntry]:
+    """List what is wanted of a directory, parents first; links are not followed.
+
+    What is excluded is not entered.
+    """
+    found: list[HostEntry] = []
     try:
         if not top.is_dir():
             raise ConfigurationError(f"local {str(top)!r} is not a directory of this host.")
-        found: list[HostEntry] = []
-        for entry in _below(top, ()):
-            found.append(entry)
-            if len(found) > MAX_ENTRIES:
-                raise ConfigurationError(
-                    f"local {str(top)!r} has more than {MAX_ENTRIES:,} entries."
-                )
+        waiting: list[tuple[Names, Spot]] = [((), wanted.top)]
+        while waiting:
+            names, spot = waiting.pop()
+            for entry in _entries(top.joinpath(*names), names):
+                here = wanted.below(spot, entry.names[-1], is_dir=entry.is_dir)
+                if here.excluded:
+                    continue
+                if entry.is_dir:
+                    waiting.append((entry.names, here))
+                if here.wanted:
+                    found.append(entry)
+                if len(found) + len(waiting) > MAX_ENTRIES:
+                    said = f"has more than {MAX_ENTRIES:,} entries"
+                    raise ConfigurationError(f"local {str(top)!r} {said}.")
+    except OSError as exc:
+        place = os.fspath(exc.filename or top)
+        raise ConfigurationError(
+            f"local {place!r} cannot be read on this host: {exc.strerror}."
+        ) from exc
+    return sorted(found)
+
+
+def _entries(folder: Path, names: Names) -> list[HostEntry]:
+    with os.scandir(folder) as entries:
+        return [_described(entry, names) for entry in entries]
+
+
+def _described(entry: os.DirEntry[str], names: Names) -> HostEntry:
+    here = (*names, entry.name)
+    if _leads_away(entry.stat(follow_symlinks=False)):
+        return HostEntry(here, is_dir=False, is_file=False)
+    is_dir, is_file = (ask(follow_symlinks=False) for ask in (entry.is_dir, entry.is_file))
+    return HostEntry(here, is_dir, is_file)
+
+
+def opened(top: Path, names: Names) -> IO[bytes]:
+    """Open a regular file of a tree; what has become a link since it was listed is refused."""
+    place = top.joinpath(*names)
+    try:
+        file = _open(top, names) if os.open in os.supports_dir_fd else _open_checked(place)
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return file
     except OSError as exc:
         raise ConfigurationError(
-            f"local {str(top)!r} cannot be read on this host: {exc.strerror}."
+            f"local {str(place)!r} cannot be read on this host: {exc.strerror}."
         ) from exc
-    return found
+    file.close()
+    raise ConfigurationError(f"local {str(place)!r} is no regular file of this host any more.")
 
 
-def _below(folder: Path, names: Names) -> Iterator[HostEntry]:
-    with os.scandir(folder) as entries:
-        ordered = sorted(entries, key=lambda entry: entry.name)
-    for entry in ordered:
-        here = (*names, entry.name)
-        is_dir = entry.is_dir(follow_symlinks=False) and not _is_junction(entry)
-        yield HostEntry(here, is_dir, entry.is_file(follow_symlinks=False))
-        if is_dir:
-            yield from _below(folder / entry.name, here)
+def _open(top: Path, names: Names) -> IO[bytes]:
+    """Open name by name, so that no directory on the way can be exchanged for a link."""
+    at = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for name in names[:-1]:
+            before = at
+            at = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=before)
+            os.close(before)
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+        return os.fdopen(os.open(names[-1], flags, dir_fd=at), "rb")
+    finally:
+        os.close(at)
 
 
-def _is_junction(entry: os.DirEntry[str]) -> bool:
-    is_junction = getattr(entry, "is_junction", None)  # Python 3.12
-    return is_junction is not None and bool(is_junction())
+def _open_checked(place: Path) -> IO[bytes]:
+    if _leads_away(place.lstat()):
+        raise ConfigurationError(f"local {str(place)!r} is no regular file of this host any more.")
+    return place.open("rb")
 
 
 class Target:
@@ -71,20 +120,23 @@ class Target:
 
     def __init__(self, top: Path) -> None:
         self._top = top
-        self._taken: set[Names] = set()
+        self._taken: dict[Names, Names] = {}
 
     def place(self, names: Names) -> Path:
-        """Return where something belongs; called once for each.
+        """Return where something belongs.
 
         Raises:
             FileSystemError: no file of this host can have that name, or another has it already.
         """
         if not all(map(_is_name, names)):
             raise FileSystemError(f"{_shown(names)}: no file of this host can be named so.")
-        folded = tuple(map(_folded, names))
-        if folded in self._taken:
-            raise FileSystemError(f"{_shown(names)}: on this host another entry has that name.")
-        self._taken.add(folded)
+        if _FOLDS_NAMES:
+            for count in range(1, len(names) + 1):
+                way = names[:count]
+                if self._taken.setdefault(tuple(map(_folded, way)), way) != way:
+                    raise FileSystemError(
+                        f"{_shown(way)}: on this host another entry has that name."
+                    )
         return self._top.joinpath(*names)
 
     def make_directories(self, names: Names) -> None:
@@ -94,17 +146,27 @@ class Target:
             place.mkdir(parents=True, exist_ok=True)
             for name in names:
                 place /= name
-                if place.is_symlink():
-                    raise FileSystemError(
-                        f"{_shown(names)}: {str(place)!r} is a link on this host."
-                    )
                 place.mkdir(exist_ok=True)
+                if _leads_away(place.lstat()):
+                    said = f"{str(place)!r} is a link on this host."
+                    raise FileSystemError(f"{_shown(names)}: {said}")
         except OSError as exc:
-            raise _unwritable(place, exc) from exc
+            raise ConfigurationError(
+                f"local {str(place)!r} cannot be written on this host: {exc.strerror}."
+            ) from exc
+
+
+def _leads_away(status: os.stat_result) -> bool:
+    """Say whether it is a link, or what Windows has like it."""
+    return stat.S_ISLNK(status.st_mode) or getattr(status, "st_reparse_tag", 0) in _LINK_TAGS
 
 
 def _is_name(name: str) -> bool:
     if name in ("", ".", "..") or "/" in name or "\0" in name:
+        return False
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
         return False
     return not _WINDOWS or _is_name_on_windows(name)
 
@@ -117,14 +179,8 @@ def _is_name_on_windows(name: str) -> bool:
 
 def _folded(name: str) -> str:
     """Return what is the same for names that this host takes for one."""
-    return name.casefold() if _FOLDS_CASE else name
+    return unicodedata.normalize("NFD", unicodedata.normalize("NFD", name).casefold())
 
 
 def _shown(names: Names) -> str:
     return repr("/".join(names))
-
-
-def _unwritable(place: Path, exc: OSError) -> ConfigurationError:
-    return ConfigurationError(
-        f"local {str(place)!r} cannot be written on this host: {exc.strerror}."
-    )

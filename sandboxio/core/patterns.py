@@ -49,26 +49,37 @@ class Pattern:
 
     def matches(self, names: Sequence[str]) -> bool:
         """Say whether the names on the way from the prefix to an entry match."""
-        states = self._skipped({0})
+        states = self.begin()
         for name in names:
-            after: set[int] = set()
-            for state in states:
-                part = self.parts[state] if state < len(self.parts) else _NOTHING
-                if part is None:
-                    after.add(state)
-                elif part.match(name):
-                    after.add(state + 1)
-            states = self._skipped(after)
+            states = self.step(states, name)
+        return self.accepts(states)
+
+    def begin(self) -> frozenset[int]:
+        """Return how far the pattern has come at the prefix."""
+        return self._skipped({0})
+
+    def step(self, states: frozenset[int], name: str) -> frozenset[int]:
+        """Return how far it has come one name further."""
+        after: set[int] = set()
+        for state in states:
+            part = self.parts[state] if state < len(self.parts) else _NOTHING
+            if part is None:
+                after.add(state)
+            elif part.match(name):
+                after.add(state + 1)
+        return self._skipped(after)
+
+    def accepts(self, states: frozenset[int]) -> bool:
         return len(self.parts) in states
 
-    def _skipped(self, states: set[int]) -> set[int]:
+    def _skipped(self, states: set[int]) -> frozenset[int]:
         """Return the states and those behind any `**` that they stand at."""
         found = set(states)
         for state in states:
             while state < len(self.parts) and self.parts[state] is None:
                 state += 1
                 found.add(state)
-        return found
+        return frozenset(found)
 
 
 _NOTHING = re.compile("(?!)")

@@ -317,8 +317,8 @@ class AsyncFileSystem(Protocol):
         the same name are replaced as by `upload()`. Links are not followed and not copied: they
         are in `skipped`. `include` and `exclude` are patterns as of `glob()`, of paths below
         `local`; a directory that matches stands for all that is in it. Without `include`
-        everything is wanted, and `exclude` has the last word. At most 100,000 entries. Each file
-        appears whole; on failure those before it stay.
+        everything is wanted; what is excluded is not even looked into. At most 100,000 entries.
+        Each file appears whole; on failure those before it stay.
 
         Example:
             await sb.files.upload_dir("src", "work/src", exclude=("**/__pycache__",))

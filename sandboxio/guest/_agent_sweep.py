@@ -27,7 +27,7 @@ class Look:
     """What one reading of `/proc` found."""
 
     def __init__(self, group: int, until: float = 0.0) -> None:
-        """Give up at `until`, unless that is 0: a storm lets the agent have no time and memory."""
+        """Give up at `until`, unless that is 0: a storm leaves the agent no time and no memory."""
         self.partial = False
         self.members: list[int] = []
         self.ended: set[int] = set()
@@ -39,7 +39,7 @@ class Look:
         for name in os.listdir("/proc"):
             if name.isdigit():
                 self.read(int(name), mark)
-            if until and time.monotonic() > until:
+            if until and (self.members or self.vanished) and time.monotonic() > until:
                 self.partial = True
                 break
 
