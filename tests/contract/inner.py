@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HANG = 20
 """Real seconds after which a case is given up; on the virtual clock all have their patience."""
-SAMPLE = 3
+SAMPLE = 2
 """Cases that are run of an area to which a fault is nothing."""
 PLUGINS = ("-panyio", "-ppytest_timeout", "-psandboxio.testing.plugin")
 """What the cases need; to look for the plugins of all packages takes as long as some cases."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tests.contract.around import Part
 
-LEAST = 2
+LEAST = 1
 """Cases of a sample that have to be run: one may be without its probe."""
 STATEFUL = {"FLAG-010"}
 """Cases that no whole backend runs: nothing keeps state yet."""

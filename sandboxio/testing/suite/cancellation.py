@@ -26,7 +26,7 @@ COMMANDS = Capability.RUN_COMMAND
 STREAMS = Capability.RUN_COMMAND | Capability.STREAMING
 FILES = Capability.RUN_COMMAND | Capability.FILESYSTEM
 MEGABYTE = 1024 * 1024
-LARGE = b"0123456789abcdef" * (2 * MEGABYTE)
+LARGE = b"0123456789abcdef" * MEGABYTE
 """Bytes that take a real provider a moment."""
 EARLY = (0.0, 0.003, 0.01, 0.02, 0.04, 0.06, 0.1)
 """Seconds after which a call is still being started."""
