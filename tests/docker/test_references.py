@@ -36,9 +36,7 @@ def program(outside: Outside) -> bytes:
 def registry(outside: Outside, program: bytes) -> Iterator[Registry]:
     """A registry on this host; ask for it before `make`, whose sandboxes hold its images."""
     if not str(outside.client.api.base_url).startswith("http+docker://"):
-        pytest.skip(
-            reason="the engine is on another host, which does not reach this one's localhost"
-        )
+        pytest.skip(reason="an engine on another host does not reach the localhost of this one")
     architecture = str(outside.client.version()["Arch"])
     with serving(handmade(program, architecture)) as registry:
         yield registry

@@ -29,12 +29,12 @@ class TinySuite(SuiteFixtures):
 
     @case("TWO-001", area="two")
     async def test_wants_more(self):
-        pytest.skip("TWO-001 needs STDIN, which this sandbox does not declare")
+        pytest.skip(reason="TWO-001 needs STDIN, which this sandbox does not declare")
 
     @case("TWO-002", area="two")
     async def test_may_want_more(self):
         if self.loops == ("asyncio",):
-            pytest.skip("TWO-002 needs STDIN, which this sandbox does not declare")
+            pytest.skip(reason="TWO-002 needs STDIN, which this sandbox does not declare")
 """
 KNOWN = '{"ONE-002": "one is not two"}'
 ALL_OF_TWO = "contract: area 'two' of test_mine.py::TestMine skipped every case; declare *"
