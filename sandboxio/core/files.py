@@ -38,7 +38,7 @@ _DOWNLOADS_AT_MOST = "A download writes at most 16 GiB."
 
 
 class SandboxFiles:
-    """Files of one sandbox, with the rights of its user; see `protocols.AsyncFileSystem`."""
+    """Files of one sandbox, with the rights of its user; see `file_protocols.AsyncFileSystem`."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class SandboxFileReader:
-    """One file that is being read; see `protocols.FileReader`.
+    """One file that is being read; see `file_protocols.FileReader`.
 
     The driver's `read()` runs beside the reader and hands over one piece at a time: it waits
     until the piece is taken, so that nothing gathers.

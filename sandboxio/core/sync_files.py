@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from sandboxio.core.file_protocols import AsyncFileSystem, FileReader
     from sandboxio.core.models import FileInfo, TreeTransfer
     from sandboxio.core.portal import Portal
-    from sandboxio.core.protocols import AsyncFileSystem, FileReader
 
 
 class SyncFileSystem:

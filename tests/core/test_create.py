@@ -22,7 +22,7 @@ from sandboxio import (
     Resources,
     UnverifiedIsolationWarning,
 )
-from sandboxio.core import lifecycle, protocols
+from sandboxio.core import file_protocols, lifecycle, protocols
 from tests.conftest import SECRET
 
 if TYPE_CHECKING:
@@ -330,7 +330,7 @@ async def test_handles_are_the_public_ports(backend: DriverBackend, sandbox: San
     """What is handed out satisfies the protocols users annotate with."""
     assert isinstance(backend, protocols.ReapableBackend)
     assert isinstance(sandbox, protocols.AsyncSandbox)
-    assert isinstance(sandbox.files, protocols.AsyncFileSystem)
+    assert isinstance(sandbox.files, file_protocols.AsyncFileSystem)
     assert isinstance(sandbox.stream(["x"]), protocols.Process)
 
 

@@ -22,7 +22,7 @@ from sandboxio import (
     PathNotFound,
     SandboxGone,
 )
-from sandboxio.core import protocols
+from sandboxio.core import file_protocols, protocols
 from sandboxio.core.files import SandboxFiles
 from sandboxio.core.process import SandboxProcess
 from sandboxio.core.reading import SandboxFileReader
@@ -42,10 +42,10 @@ TWINS: list[tuple[type, type, set[str]]] = [
     (SandboxFiles, SyncFileSystem, set()),
     (SandboxProcess, SyncProcess, set()),
     (protocols.AsyncSandbox, SyncSandbox, {"close"}),
-    (protocols.AsyncFileSystem, SyncFileSystem, set()),
+    (file_protocols.AsyncFileSystem, SyncFileSystem, set()),
     (protocols.Process, SyncProcess, set()),
     (SandboxFileReader, SyncFileReader, set()),
-    (protocols.FileReader, SyncFileReader, set()),
+    (file_protocols.FileReader, SyncFileReader, set()),
 ]
 
 

@@ -26,7 +26,8 @@ from sandboxio.testing.suite.fixtures import SuiteFixtures
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from sandboxio.core.protocols import AsyncSandbox, FileReader
+    from sandboxio.core.file_protocols import FileReader
+    from sandboxio.core.protocols import AsyncSandbox
     from sandboxio.testing.suite.fixtures import Create
 
 FILES = Capability.FILESYSTEM

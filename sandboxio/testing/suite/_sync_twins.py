@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 import sandboxio
-from sandboxio.core import protocols, sync, sync_files
+from sandboxio.core import file_protocols, protocols, sync, sync_files
 from sandboxio.core.models import Capability
 from sandboxio.testing.suite._case import case
 from sandboxio.testing.suite.fixtures import SuiteFixtures
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 AREA = "sync_parity"
 TWINS: tuple[tuple[type, type], ...] = (
     (protocols.AsyncSandbox, sync.SyncSandbox),
-    (protocols.AsyncFileSystem, sync_files.SyncFileSystem),
-    (protocols.FileReader, sync_files.SyncFileReader),
+    (file_protocols.AsyncFileSystem, sync_files.SyncFileSystem),
+    (file_protocols.FileReader, sync_files.SyncFileReader),
     (protocols.Process, sync.SyncProcess),
 )
 
@@ -48,7 +48,7 @@ class TwinCases(SuiteFixtures):
         """
         found: list[tuple[type, object]] = [(protocols.AsyncSandbox, sandbox)]
         if Capability.FILESYSTEM in sandbox.capabilities:
-            found.append((protocols.AsyncFileSystem, sandbox.files))
+            found.append((file_protocols.AsyncFileSystem, sandbox.files))
         if Capability.STREAMING in sandbox.capabilities:
             found.append((protocols.Process, sandbox.stream(["true"])))
         for port, thing in found:
@@ -67,7 +67,7 @@ class TwinCases(SuiteFixtures):
         assert isinstance(backend, protocols.Backend)
         assert isinstance(sandbox, protocols.AsyncSandbox)
         if Capability.FILESYSTEM in sandbox.capabilities:
-            assert isinstance(sandbox.files, protocols.AsyncFileSystem)
+            assert isinstance(sandbox.files, file_protocols.AsyncFileSystem)
         if Capability.STREAMING in sandbox.capabilities:
             assert isinstance(sandbox.stream(["true"]), protocols.Process)
 
